@@ -52,12 +52,12 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 	return all
 }
 
-// ListSecrets lists Secrets in pages, because clients limit the size of a response. A namespace
-// that Isthmus watches contains far fewer than maxSecrets Secrets.
+// ListSecrets lists Secrets in pages, because clients limit the size of a response. maxSecrets is
+// far above the number of Secrets in a namespace that Isthmus watches.
 const secretsOfPage, maxSecrets = 200, 4000
 
 // ListSecrets lists the Secrets in a namespace that match the list options. ListSecrets overwrites
-// the Limit of the list options.
+// the Limit field of the list options.
 func ListSecrets(
 	ctx context.Context, api *kube.Clients, namespace string, which metav1.ListOptions,
 ) (all []corev1.Secret, err error) {

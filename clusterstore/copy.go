@@ -16,9 +16,8 @@ import (
 
 // A replica that starts while the API of a linked cluster is unreachable cannot fill its cache for
 // that cluster. Another replica may have stored a copy of its cache in the local cluster (package
-// local/copies). If such a copy exists, the link serves the copy like a stale cluster until the
-// cluster in the next field has synced. A copy contains no credentials, so a rotation never
-// involves a copy.
+// local/copies). If such a copy exists, the link serves endpoints from the copy until the cluster
+// has synced. Meanwhile, the state of the link is stale. A copy contains no credentials.
 
 // CopiedCluster describes the linked cluster whose cache was copied.
 type CopiedCluster struct {
@@ -49,32 +48,31 @@ type UnusableCopy string
 
 func (u UnusableCopy) Error() string { return string(u) }
 
-// LinkedCache describes the cache of a linked cluster to the writer of copies.
+// LinkedCache describes the cache of a linked cluster, for code that stores copies of caches.
 type LinkedCache struct {
 	CopiedCluster // Lost is zero unless the cluster is stale
 	State         cluster.State
 	Since         time.Time // start of the state
-	// Copy is the method Copy of the cluster. Copy is nil if this replica has not listed the
-	// cluster, or if the link Secret now names another cluster, for which the copy would be
-	// unusable.
+	// Copy is the method [cluster.Cluster.Copy]. Copy is nil if this replica has not listed the
+	// cluster yet. Copy is also nil if the link Secret now names another cluster, because a copy
+	// would be unusable for that cluster.
 	Copy func(limit int) (map[string][]byte, error)
 }
 
 const (
-	// silence is how long an API server may send nothing before the link reads a copy of the
+	// silence is how long a link waits for a silent API server before it reads a copy of the
 	// cluster.
 	silence = 5 * time.Second
 	// copyPatience limits how long a copy may delay readiness, and how long a link tries to read a
 	// copy.
 	copyPatience = 10 * time.Second
 	// maxLoads is the maximum number of copies that are read and loaded at the same time, which
-	// limits the memory for copies. If maxLoads were 2, a start from copies would take longer than
-	// a start from API servers (make bench BENCH=copies).
+	// limits the memory for copies. With a limit of 2, starting from copies would take longer than
+	// starting from API servers (make bench BENCH=copies).
 	maxLoads = 4
 )
 
-// linkCopy holds the copy of a link's cluster. Only the goroutine of the link writes the fields of
-// a linkCopy.
+// linkCopy holds the copy of a link's cluster. Only the goroutine of the link writes to a linkCopy.
 type linkCopy struct {
 	allowed bool            // the copy may be read; set for links that exist when the replica starts
 	cluster *runningCluster // has loaded the copy; nil without a copy
@@ -83,14 +81,15 @@ type linkCopy struct {
 	release time.Time       // until when next waits for kinds of the copy; zero until next has synced
 }
 
-// end drops the copy and waits until its cluster has stopped.
+// end drops the copy and stops the cluster that serves it.
 func (c *linkCopy) end() {
 	c.cluster.stop()
 	*c = linkCopy{}
 }
 
-// useCopy reads and loads the copy if the cluster cannot be reached. While useCopy runs, the link
-// only reacts to the end of the cluster's first sync, which makes the copy useless.
+// useCopy reads and loads the copy if the cluster cannot be reached. Until useCopy returns, the
+// link handles no events except the completion of the cluster's first sync, which makes the copy
+// unnecessary.
 func (l *link) useCopy(ctx context.Context) {
 	c := &l.copy
 	if wait, needed := l.untilCopy(); needed && wait <= 0 {
@@ -124,7 +123,7 @@ func whileOpen(ctx context.Context, c <-chan struct{}) (open context.Context, st
 }
 
 // untilCopy returns how long the link must still wait before it reads the copy. If the link does
-// not need the copy, the needed result is false.
+// not need the copy, untilCopy returns 0 and false.
 func (l *link) untilCopy() (wait time.Duration, needed bool) {
 	if !l.copy.allowed || l.next == nil || closed(l.store.settled) {
 		return 0, false
@@ -180,7 +179,8 @@ func (l *link) tryCopy(ctx context.Context) error {
 	loaded.start(context.WithoutCancel(ctx), newStarts(1)) // ends with linkCopy.end
 	for !closed(made.Synced()) {
 		changed := made.HealthChanged()
-		// Once the copy has been loaded, Err only says that the API server has not been reached.
+		// After the copy has been loaded, Health.Err only means that the API server has not been
+		// reached.
 		if h := made.Health(); ctx.Err() != nil || h.Err != nil && !h.StaleSince.Equal(found.Lost) {
 			loaded.stop()
 			return UnusableCopy(fmt.Sprint(cmp.Or(ctx.Err(), h.Err)))
@@ -196,7 +196,8 @@ func (l *link) tryCopy(ctx context.Context) error {
 	return nil
 }
 
-// serveCopy makes the table read a loaded copy, unless the cluster in the next field has synced.
+// serveCopy makes the table read from the loaded copy, unless the cluster itself has already
+// synced.
 func (l *link) serveCopy() {
 	c := &l.copy
 	if c.served || c.cluster == nil || closed(l.next.cluster.Synced()) || l.awaitsGateways() {
@@ -208,10 +209,10 @@ func (l *link) serveCopy() {
 	l.since = c.of.Lost
 }
 
-// copyStays reports whether the link still serves the copy although the cluster in the next field
-// has synced. The cluster in the next field must first list each kind of object in the copy. A
-// starting API server may reject requests, and Isthmus retries an optional kind only after a pause.
-// The wait for missing kinds is limited, because the credentials may lack permissions.
+// copyStays reports whether the link must keep serving the copy although the cluster itself has
+// synced. The cluster must first list each kind of object that the copy contains. A starting API
+// server may reject requests, and Isthmus retries an optional kind only after a pause. The wait for
+// missing kinds is limited, because the credentials may lack permissions.
 func (l *link) copyStays() bool {
 	c := &l.copy
 	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), l.next.cluster.Health())) == 0 {
@@ -224,7 +225,7 @@ func (l *link) copyStays() bool {
 }
 
 // copyDue returns a channel that receives a value when the link must read its copy or stop serving
-// it. If neither can happen, the channel is nil.
+// the copy. If the link has no copy to read or to stop serving, the channel is nil.
 func (l *link) copyDue() <-chan time.Time {
 	if wait, needed := l.untilCopy(); needed {
 		return time.After(wait)

@@ -19,7 +19,7 @@ import (
 	"isthmus/internal/guard"
 )
 
-// The type, label, annotations and data key of a link Secret.
+// These constants are the type, label, annotations and data key of a link Secret.
 const (
 	SecretType              = "mirror.linkerd.io/remote-kubeconfig"
 	ClusterNameLabel        = "multicluster.linkerd.io/cluster-name"
@@ -32,8 +32,8 @@ const (
 	LinkedClusterAnnotation = "isthmus.io/linked-cluster"
 )
 
-// The reasons why a Store does not use a link Secret, which are also values of the "reason" label
-// in the isthmus_link_rejected metric.
+// These reasons explain why a Store does not use a link Secret. The reasons are also the values of
+// the "reason" label of the isthmus_link_rejected metric.
 const (
 	reasonLabel      = "label"
 	reasonAnnotation = "annotation"
@@ -54,7 +54,7 @@ type credentials struct {
 	identity string       // value of LinkedClusterAnnotation; empty if unknown
 	settings linkSettings // also set for a refused Secret
 
-	// The following fields are only set if refused is nil.
+	// The following fields are set only for a Secret that can be used.
 	rest        *rest.Config
 	server      string // host, port and path, for logs and pages
 	trustDomain string
@@ -66,7 +66,7 @@ type credentials struct {
 	expiry      *adminapi.Expiry  // nil if the credentials do not expire
 }
 
-// The defaults apply if annotations are missing.
+// If an annotation is missing, readSecret uses the default setting.
 func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
 	c.settings = readSettings(s.Annotations, defaults)
@@ -79,7 +79,8 @@ func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credent
 	return c
 }
 
-// If readContent fails, the first result is the value for the "reason" label of the metric.
+// If readContent returns an error, the first result is the value of the "reason" label in the
+// isthmus_link_rejected metric.
 func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	trustDomain, ok := s.Annotations[TrustDomainAnnotation]
 	if !ok {
@@ -116,8 +117,8 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 // same reports whether both credentials come from the same version of a Secret.
 func (c *credentials) same(o *credentials) bool { return c.version == o.version && c.version != "" }
 
-// describe returns the part of a cluster's status that depends only on the Secret. The used
-// argument contains the credentials in use for the cluster, and may be nil.
+// describe returns the part of a cluster's status that depends only on the Secret. The argument
+// contains the credentials that are in use for the cluster, and may be nil.
 func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	d := adminapi.Cluster{Cluster: string(c.cluster), Secret: c.secret, Unread: c.settings.warnings}
 	if c.refused != nil {
@@ -135,7 +136,7 @@ func (c *credentials) describe(used *credentials) adminapi.Cluster {
 }
 
 // If the API server rejects the credentials, explain adds an explanation to the error. Without the
-// explanation, the error of the server (Unauthorized or a TLS alert) looks like a network or server
+// explanation, the server's error (Unauthorized or a TLS alert) looks like a network or server
 // failure. All other errors are returned unchanged.
 func (c *credentials) explain(err error) error {
 	refused := ""
@@ -161,8 +162,8 @@ func (c *credentials) explain(err error) error {
 
 // CheckLink checks a link Secret as a Store does. If the Secret cannot be used, CheckLink returns
 // an error. If the Secret can be used, CheckLink returns the cluster name and warnings about
-// insecure or invalid settings. The results never quote the kubeconfig. The exports argument is the
-// Settings function in ExportOptions.
+// insecure or invalid settings. The results never quote the kubeconfig. For the exports argument,
+// pass the Settings function of the ExportOptions, or nil.
 func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (any, []string)) (
 	name federation.ClusterName, warnings []string, err error,
 ) {

@@ -16,8 +16,8 @@
 //     unreachable, the Store keeps retrying, and the cached endpoints stay in use.
 //   - If new objects would exceed the memory cap of a cluster, its cache stays unchanged, and the
 //     Store retries. A cluster over its memory cap is stale, or unreachable if it has never synced.
-//   - At most 32 clusters start concurrently. A starting cluster makes way for the next one when it
-//     has synced, when a request has failed, or after a second at the latest.
+//   - At most 32 clusters start concurrently. A starting cluster makes room for another one after
+//     its first sync, after a failed request, or after one second.
 //   - If several Secrets have the same cluster name, the Store uses the oldest valid Secret. If an
 //     edit makes that Secret invalid, the Store reports the error and keeps using the previous
 //     version.
@@ -31,8 +31,8 @@
 //     describes the exceptions.
 //   - When Run returns, the table still contains the links and their endpoints.
 //   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. The
-//     exports of an unusable or unreachable cluster do not change. If a new list lacks several
-//     exports, all removals take effect in one step.
+//     exports of an unusable or unreachable cluster do not change. If several exports are missing
+//     from a new list of objects, all of them are removed in one step.
 //   - [Store.Status] returns an entry for every link Secret, including the reason if the Secret is
 //     not used. Logs, pages and errors never contain credentials.
 //
@@ -41,16 +41,11 @@
 // code for the local cluster. Each Cluster starts further goroutines. Run returns after all
 // goroutines have stopped. All other methods are safe for concurrent use.
 //
-// Package clusterstore uses these packages:
-//
-//   - Package clusterstore/cluster caches the Services, endpoints and policies of one cluster.
-//   - Package clusterstore/gateway finds the usable Linkerd gateways of a cluster on another
-//     network.
-//   - Package clusterstore/follow lists and watches objects, and enforces the memory cap of a
-//     cluster.
-//   - Package clusterstore/kube creates clients, and protects them from hostile credentials and
-//     servers.
-//   - Package clusterstore/decode decodes single objects in responses from API servers.
+// Package clusterstore/cluster caches the Services, endpoints and policies of one cluster. Package
+// clusterstore/gateway finds the usable Linkerd gateways of a cluster on another network. Package
+// clusterstore/follow lists and watches objects, and enforces the memory cap of a cluster. Package
+// clusterstore/kube creates clients, and protects them from hostile credentials and servers.
+// Package clusterstore/decode decodes single objects in responses from API servers.
 //
 // ARCHITECTURE.md in the root directory of the module describes how the packages work together.
 package clusterstore

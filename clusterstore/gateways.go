@@ -12,7 +12,7 @@ import (
 )
 
 // linkGateways holds the Linkerd gateways of a link to a cluster on another network. Only the
-// goroutine of the link writes the fields of a linkGateways.
+// goroutine of the link writes to a linkGateways.
 type linkGateways struct {
 	tracker *gateway.Tracker // nil if Isthmus can reach the cluster's Pods directly
 	targets []gateway.Target
@@ -85,8 +85,8 @@ func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.trac
 // late reports whether the tracker has not settled within namesTimeout.
 func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTimeout }
 
-// untilLate returns a channel that receives a value when the tracker becomes late. The channel is
-// nil if the tracker is already late or has settled.
+// untilLate returns a channel that receives a value when the tracker has not settled within
+// namesTimeout. The channel is nil if the tracker has settled or has already exceeded namesTimeout.
 func (g *linkGateways) untilLate() <-chan time.Time {
 	if g.settled() || g.late() {
 		return nil
@@ -94,7 +94,8 @@ func (g *linkGateways) untilLate() <-chan time.Time {
 	return time.After(time.Until(g.began.Add(namesTimeout)))
 }
 
-// allDead reports whether Isthmus reaches the cluster only through gateways that are all dead.
+// allDead reports whether Isthmus reaches the cluster through gateways, and all of these gateways
+// are dead.
 func (g *linkGateways) allDead() bool {
 	return g.tracker != nil && gateway.AllDead(g.tracker.Addresses())
 }

@@ -40,7 +40,7 @@ type linkEnv struct {
 	exports        *ExportOptions               // nil if exports are not cached
 	exportsChanged *federation.Latest[struct{}] // shared by all clusters; nil if exports are not cached
 
-	// The following fields are only used for linked clusters.
+	// The following fields are used only for linked clusters.
 	namespace string // namespace of the link Secrets
 	network   string // network of Isthmus
 	ipv6      bool
@@ -74,13 +74,13 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 // runs the link, and only that goroutine writes the fields of the link. The link receives lists of
 // Secrets through its mailbox.
 //
-// A link has up to two clusters. The table reads endpoints from the serving cluster. Once the
-// cluster in the next field has synced, it replaces the serving cluster. A new link has only the
-// cluster in the next field. During a rotation, a link has two clusters: the serving one, and the
-// one that replaces it.
+// A link has up to two clusters. The table reads endpoints from the serving cluster. The field next
+// contains a new cluster, which replaces the serving cluster once the new cluster has synced. A new
+// link has only a cluster in the field next. During a rotation, a link has two clusters: the
+// serving one, and the one that replaces it.
 //
-// If the cluster in the next field cannot sync after the replica has started, the table may read
-// from a copy of the cluster's cache until the cluster has synced.
+// If a linked cluster cannot sync when the replica starts, the table may read from a copy of the
+// cluster's cache until the cluster has synced.
 type link struct {
 	env   *linkEnv
 	store *Store     // nil for the local cluster
@@ -91,14 +91,14 @@ type link struct {
 
 	mailbox federation.Latest[[]*credentials] // all Secrets with this cluster name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of a cluster change
-	// probed is set when the addresses or the health of the gateways change. The probed signal is
-	// separate from the changed signal, because a signal delays each change that closely follows an
-	// earlier change. With a shared signal, a change to the gateways would be delayed by the change
-	// to the cluster that announced them.
+	// The probed signal is set when the addresses or the health of gateways change. The probed
+	// signal is separate from the changed signal, because a signal delays each change that closely
+	// follows an earlier change. With a shared signal, a change to a cluster that announces a
+	// gateway would delay the first change to that gateway.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
-	// settled becomes true when the state of the link is no longer pending, or when only the names
-	// of gateways delay the link. It is guarded by store.mu.
+	// The field settled becomes true when the link is no longer pending, or when gateway names have
+	// not resolved within namesTimeout. It is guarded by store.mu.
 	settled bool
 
 	linkStatus
@@ -146,8 +146,8 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 }
 
 // useSettings reads the settings from the newest version of the Secret in use. The credentials in
-// use may come from an older version of the Secret. For example, a cordon takes effect even if the
-// kubeconfig in the Secret has become invalid. If inUse is nil, useSettings resets the standing.
+// use may come from an older version of the Secret. A cordon takes effect even if the kubeconfig in
+// the Secret has become invalid. If inUse is nil, useSettings resets the standing.
 func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s := &l.standing
 	if inUse == nil {
@@ -167,8 +167,8 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s.secret = l.env.namespace + "/" + c.secret
 }
 
-// useCredentials ensures that one of the link's clusters uses the given credentials. If the want
-// argument is nil, useCredentials removes the link's clusters.
+// useCredentials ensures that one of the link's clusters uses the given credentials. If want is
+// nil, useCredentials removes the link's clusters.
 func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	l.accepted = want
 	switch {
@@ -201,9 +201,9 @@ func (l *link) useRanges(want *credentials) {
 	l.log.Info("address ranges changed", zap.String("secret", want.secret), zap.Int("ranges", len(want.ranges)))
 }
 
-// start sets the next field to a new cluster. In a pending link, the new cluster inherits the
-// deadline of the cluster that it replaces, so that edits to the Secret do not extend the time
-// limit. A cluster has no deadline while it waits for its turn to start.
+// start creates and runs a new cluster, which it stores in the field next. While a link is pending,
+// each new cluster inherits the deadline of the previous cluster, so that edits to the Secret do
+// not extend the time limit. A cluster has no deadline while it waits for its turn to start.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
@@ -282,11 +282,11 @@ func (l *link) useGateways(ctx context.Context) {
 	g.follow(&l.standing.settings, from, l.env.rules.GatewayRoutable)
 }
 
-// elsewhere reports whether the cluster is on a different network than Isthmus.
+// elsewhere reports whether the cluster and Isthmus are on different networks.
 func (l *link) elsewhere() bool { return l.standing.settings.network != l.env.network }
 
-// awaitsGateways reports whether the gateways through which Isthmus reaches the cluster are not known
-// yet.
+// awaitsGateways reports whether Isthmus must reach the cluster through gateways whose addresses
+// are still unknown.
 func (l *link) awaitsGateways() bool {
 	return l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled())
 }
@@ -312,9 +312,9 @@ func (l *link) readable(from *runningCluster) federation.Source {
 	return g.source
 }
 
-// promote replaces the serving cluster with the cluster in the next field once that cluster has
-// synced. The admitSuccessor method may delay the sync. The table switches to the new cluster in
-// one step, and then the old cluster stops.
+// promote replaces the serving cluster with the new cluster after the new cluster has synced. The
+// admitSuccessor method may delay the sync of the new cluster. The table switches to the new
+// cluster in one step, and then the old cluster stops.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copyStays() ||
 		l.serving == nil && l.awaitsGateways() {
@@ -405,8 +405,8 @@ func (l *link) updateState() {
 		l.setState(cluster.Rejected, nil)
 		return
 	case l.serving == nil:
-		// Without a problem, the state of the link does not change. An unreachable cluster stays
-		// unreachable until it has synced.
+		// While no problem is known, the state of a link that has not synced does not change. An
+		// unreachable cluster stays unreachable until it has synced.
 		l.next.noteProgress()
 		problem := l.next.problem(l.next.noteHealth())
 		if problem != nil && l.copy.cluster == nil {
@@ -428,8 +428,8 @@ func (l *link) updateState() {
 	}
 }
 
-// setState sets the state of the link, and logs and reports changes. The why argument is the reason
-// for the state, and may be nil.
+// setState sets the state of the link, and logs and reports changes. The reason for the state may
+// be nil.
 func (l *link) setState(s cluster.State, why error) {
 	before := l.state
 	if before == s {
@@ -463,9 +463,9 @@ func because(text string, why error) string {
 	return text + ": " + why.Error()
 }
 
-// admitSuccessor lets the successor complete its first sync once the successor need not wait for
-// any more kinds of objects. The arguments of admitSuccessor contain the current health of the
-// serving cluster and of the successor.
+// admitSuccessor lets the successor complete its first sync as soon as the successor no longer has
+// to wait for any kind of object. The arguments are the current health of the serving cluster and
+// the current health of the successor.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)
@@ -485,8 +485,8 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 	close(n.admit)
 }
 
-// whyNotWait returns the reason why a successor should no longer wait for the kinds of objects that
-// it has not listed, or "" if the successor should wait.
+// whyNotWait returns the reason why a successor should stop waiting for kinds of objects that it
+// has not listed. The result is "" if the successor should keep waiting.
 func (l *link) whyNotWait(serving, next cluster.Health) string {
 	switch {
 	case l.otherCluster():
@@ -524,13 +524,13 @@ func (l *link) noteProblem(problem error) {
 }
 
 // A panic during a list or watch of a linked cluster permanently stops all lists and watches of the
-// cluster, because the cache may be inconsistent. The link then starts another cluster with the
-// same credentials, as in a rotation. Until the new cluster has synced, the link serves the failed
-// cluster's cache as stale.
+// cluster, because the cache may be inconsistent. After a panic, the link starts another cluster
+// with the same credentials, as in a rotation. Until the new cluster has synced, the link serves
+// the failed cluster's cache as stale.
 
-// noteFailures schedules the replacement of failed clusters. The pauses before replacements are the
-// same as those of a Supervisor. If the failed cluster ran for at least MaxPause, the next pause is
-// the shortest possible.
+// noteFailures schedules the replacement of failed clusters. The pauses before replacements grow in
+// the same way as the pauses of a [panics.Supervisor]. If a failed cluster had run for at least
+// MaxPause, it is replaced after the shortest pause.
 func (l *link) noteFailures() {
 	now := time.Now()
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
@@ -562,7 +562,7 @@ func (l *link) mustReplace(creds *credentials) bool {
 }
 
 // untilReplaced returns a channel that receives a value when the newest cluster is due for
-// replacement. The channel is nil if that cluster has not failed.
+// replacement. The channel is nil if the newest cluster has not failed.
 func (l *link) untilReplaced() <-chan time.Time {
 	r := l.newest(l.accepted)
 	if r == nil || r.replaceAt.IsZero() {
@@ -663,8 +663,8 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		// Unless this condition holds, promote must wait for the gateways, or for kinds of objects
-		// in the copy.
+		// The link watches Synced only if promote need not wait for gateways, or for kinds of
+		// objects in the copy.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}

@@ -23,7 +23,7 @@ type LocalLinkOptions struct {
 	CordonBy    string              // the setting that requests Cordon, for messages
 	Region      string              // region of the cluster; if empty, the region of its Nodes
 
-	// The following fields are the same as in Options.
+	// The following fields have the same meaning as in [Options].
 	Rules      cluster.Rules
 	Table      *federation.Table
 	Log        *zap.Logger

@@ -16,14 +16,14 @@ var (
 	secretsDesc = prometheus.NewDesc("isthmus_link_secrets",
 		"Number of link Secrets, usable or not.", nil, nil)
 	rotationDesc = prometheus.NewDesc("isthmus_cluster_rotation_failing",
-		"1 while a linked cluster's new credentials do not work and the old credentials are used, 0 otherwise.",
+		"1 if a linked cluster's new credentials do not work and the old credentials stay in use, 0 otherwise.",
 		[]string{"cluster"}, nil)
 	rejectedDesc = prometheus.NewDesc("isthmus_link_rejected",
 		"Number of link Secrets whose current version is not used, by reason.", []string{"reason"}, nil)
 	unreadableDesc = prometheus.NewDesc("isthmus_link_secrets_unreadable",
-		"1 while link Secrets cannot be read and links do not change, 0 otherwise.", nil, nil)
+		"1 if link Secrets cannot be read, so that links do not change; 0 otherwise.", nil, nil)
 	aliveDesc = prometheus.NewDesc("isthmus_gateway_alive",
-		"1 while a gateway address of a cluster on another network answers probes, 0 while it does not. "+
+		"1 if a gateway address of a cluster on another network answers probes, 0 if not. "+
 			"Addresses that are not probed have no series.",
 		[]string{"cluster", "address"},
 		nil)

@@ -47,8 +47,8 @@ type runningCluster struct {
 	admit         chan struct{} // closed once the cluster may complete its first sync
 	awaits        []awaitedKind // kinds of objects that a successor must list first
 	betterSince   time.Time     // set by noteAdvantage for a successor; zero without an advantage
-	// failed is the reason why a successor cannot replace the serving cluster, or nil if no problem
-	// is known.
+	// The field failed contains the reason why a successor cannot replace the serving cluster. The
+	// field is nil if no problem is known.
 	failed error
 
 	cancel context.CancelFunc
@@ -92,7 +92,7 @@ func (r *runningCluster) start(ctx context.Context, turns starts) {
 	}()
 }
 
-// stop stops the cluster and waits until it has stopped. The receiver may be nil.
+// stop returns after all goroutines of the cluster have stopped. The receiver may be nil.
 func (r *runningCluster) stop() {
 	if r != nil {
 		r.cancel()
@@ -112,7 +112,8 @@ func (r *runningCluster) noteHealth() cluster.Health {
 }
 
 // noteProgress records whether the cluster is waiting for its turn, and whether its deadline has
-// passed. The deadline is syncGrace after the turn begins. The local cluster has no deadline.
+// passed. A cluster must sync within syncGrace after its turn begins. The local cluster has no
+// deadline.
 func (r *runningCluster) noteProgress() {
 	r.waits = !closed(r.began)
 	if r.deadline.IsZero() && !r.waits && r.creds.rest != nil {
@@ -171,8 +172,8 @@ func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 }
 
 // maxStarts is the maximum number of clusters that connect and list at the same time. Without this
-// limit, hundreds of starting clusters would compete for CPU time. Their connections and lists
-// would time out and start over, so that no cluster would become ready.
+// limit, hundreds of starting clusters would compete for CPU time. With too many clusters,
+// connections and lists would time out and start over, so that no cluster would become ready.
 const maxStarts = 32
 
 // A turn is limited to startSteps steps, so that an unresponsive cluster does not delay other
@@ -187,7 +188,7 @@ type starts struct{ *semaphore.Weighted }
 
 func newStarts(limit int64) starts { return starts{semaphore.NewWeighted(limit)} }
 
-// take waits for a turn. If ctx is done before the turn begins, take returns false.
+// take waits for a turn, and returns false if ctx is done before the turn begins.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
 // giveBack ends the turn of a cluster once the cluster has synced or failed, the maximum duration

@@ -71,10 +71,10 @@ type linkSettings struct {
 // annotation.
 func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
 	r := settingsReader{annotations, defaults}
-	readValue(&r, CordonAnnotation, &r.settings.cordon, words{"false", "last-resort", "true"}.read)
-	readValue(&r, CordonOverAnnotation, &r.settings.cordonOver, within{0, MaxCordonOver}.read)
-	readValue(&r, whenLostAnnotation, &r.settings.whenLost, words{"keep", "last-resort", "withdraw"}.read)
-	readValue(&r, lostAfterAnnotation, &r.settings.lostAfter, within{MinLostAfter, MaxLostAfter}.read)
+	readValue(&r, CordonAnnotation, &r.settings.cordon, standingValues{"false", "last-resort", "true"}.read)
+	readValue(&r, CordonOverAnnotation, &r.settings.cordonOver, durationLimits{0, MaxCordonOver}.read)
+	readValue(&r, whenLostAnnotation, &r.settings.whenLost, standingValues{"keep", "last-resort", "withdraw"}.read)
+	readValue(&r, lostAfterAnnotation, &r.settings.lostAfter, durationLimits{MinLostAfter, MaxLostAfter}.read)
 	readValue(&r, regionAnnotation, &r.settings.region, readRegion)
 	r.readNetwork()
 	addresses := readValue(&r, gatewayAddressesAnnotation, &r.settings.gateways, readGatewayAddresses)
@@ -147,10 +147,10 @@ func (r *linkSettings) namedTargets(
 	return list, problem
 }
 
-// probeFor returns the probe for a gateway address in a link Secret: the probe of the gateway
-// Service with the same port. If no gateway Service has this port, or if several have it with
-// different probes, probeFor returns the zero Probe. An address with the zero Probe is not probed,
-// because a wrong probe would mark a healthy gateway as dead.
+// probeFor returns the probe of the gateway Service that has the given port. If no gateway Service
+// has the port, or if several gateway Services specify different probes for the port, probeFor
+// returns the zero Probe. An address with the zero Probe is not probed, because a wrong probe would
+// mark a healthy gateway as dead.
 func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
 		if g.NodePort == port { // node ports are unique within a cluster
@@ -197,20 +197,20 @@ func readValue[T any](r *settingsReader, annotation string, into *T, read func(s
 	return true
 }
 
-// words contains the annotation value for each federation.Standing.
-type words [3]string
+// standingValues contains the annotation value for each [federation.Standing].
+type standingValues [3]string
 
-func (w words) read(text string) (federation.Standing, error) {
+func (w standingValues) read(text string) (federation.Standing, error) {
 	if i := slices.Index(w[:], text); i >= 0 {
 		return federation.Standing(i), nil
 	}
 	return 0, fmt.Errorf("%s is none of %s", quote(text), strings.Join(w[:], ", "))
 }
 
-// within contains the shortest and the longest accepted duration.
-type within [2]time.Duration
+// durationLimits contains the shortest and the longest accepted duration.
+type durationLimits [2]time.Duration
 
-func (w within) read(text string) (time.Duration, error) {
+func (w durationLimits) read(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
@@ -253,12 +253,12 @@ func (r *settingsReader) readNetwork() {
 	}
 }
 
-// unreadableNetwork is the network of a cluster with an invalid annotation. The value is not a
-// valid network name, and therefore never equals the network of Isthmus. While the network of a
+// unreadableNetwork is the network of a cluster with an invalid NetworkAnnotation. The value is not
+// a valid network name, and therefore never equals the network of Isthmus. While the network of a
 // cluster is unknown, Isthmus must not send traffic to Pods that may be unreachable.
 const unreadableNetwork = "(can't be read)"
 
-// namelessNetwork is the network name that pages show for clusters without the annotation.
+// namelessNetwork is the network name that pages show for a cluster without a NetworkAnnotation.
 const namelessNetwork = "(without a name)"
 
 // readGatewayAddresses parses a comma-separated list of HOST:PORT items, in which each HOST is an
@@ -302,7 +302,7 @@ func readGatewayIdentity(text string) (string, error) {
 const maxRanges = 256
 
 // readRanges parses the value of RangesAnnotation, ignoring white space around CIDRs. Ambiguous
-// CIDRs are rejected. An empty list is also rejected, because it could mean all addresses or none.
+// CIDRs are rejected. An empty list is rejected, because it could mean all addresses or none.
 func readRanges(value string) (federation.Ranges, error) {
 	items := strings.SplitN(value, ",", maxRanges+1)
 	if len(items) > maxRanges {

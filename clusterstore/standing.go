@@ -11,7 +11,8 @@ import (
 )
 
 // linkStanding holds the region and the standing of a link's cluster, and the reasons for the
-// standing. Only the goroutine of the link writes a linkStanding. Other goroutines receive copies.
+// standing. Only the goroutine of the link writes to a linkStanding. Other goroutines receive
+// copies.
 type linkStanding struct {
 	settings  linkSettings // settings from the newest version of the Secret in use
 	secret    string       // namespace and name of the Secret in use; empty if there is none
@@ -28,8 +29,7 @@ type linkStanding struct {
 // effective returns the standing that results from the cordon and the condition of the cluster.
 func (s *linkStanding) effective() federation.Standing { return max(s.settings.cordon, s.notByHand()) }
 
-// notByHand returns the standing that results only from the condition of the cluster: whether the
-// cluster is lost, or all of its gateways are dead.
+// notByHand returns the standing that the cluster would have without a cordon.
 func (s *linkStanding) notByHand() federation.Standing {
 	if s.dead {
 		return max(s.lost, federation.LastResort)
@@ -37,7 +37,7 @@ func (s *linkStanding) notByHand() federation.Standing {
 	return s.lost
 }
 
-// mayBeLost reports whether the cluster is lost, or will be lost at dueAt unless its API recovers.
+// mayBeLost reports whether the cluster is lost, or will be lost unless its API recovers.
 func (s *linkStanding) mayBeLost() bool {
 	return s.settings.whenLost != federation.InService && !s.lostSince.IsZero()
 }

@@ -23,8 +23,8 @@ type linkStatus struct {
 	standing linkStanding
 }
 
-// shown returns the serving cluster, the cluster that is still syncing if none is serving, or nil
-// if the link has no cluster.
+// shown returns the serving cluster, or if no cluster is serving, the cluster that is still
+// syncing. If the link has no cluster, the result is nil.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
 // served returns the cluster from which the table reads, or nil if there is none.
@@ -35,8 +35,8 @@ func (v *linkStatus) served() *runningCluster {
 	return v.serving
 }
 
-// health returns the health of the shown cluster. If the link serves a copy, the health describes
-// the objects in the copy, and the API server of the cluster that cannot sync.
+// health returns the health of the shown cluster. If the link serves a copy, the result describes
+// the objects in the copy and the unreachable API server.
 func (v *linkStatus) health() cluster.Health {
 	h := v.shown().cluster.Health()
 	if !v.copy.served {
@@ -174,7 +174,8 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 		problems = append(problems, "Linkerd gateways that are not probed, and are used even if they are dead, "+
 			"because no probe is specified for them "+
 			"(set annotation mirror.linkerd.io/probe-path and port mc-probe on the gateway's Service; "+
-			"an address in "+gatewayAddressesAnnotation+" must have that Service's port mc-gateway or node port): "+
+			"an address in "+gatewayAddressesAnnotation+
+			" must use the mc-gateway port or the node port of that Service): "+
 			strings.Join(unknown, ", "))
 	}
 	st.Warnings = slices.Concat(st.Warnings, problems)
@@ -195,8 +196,8 @@ func (v *linkStatus) probed() map[string]bool {
 	return list
 }
 
-// look makes the cluster of the link read its facts again, and returns a channel that is closed
-// once it has read them. The channel is nil if the cluster is not ready.
+// look makes the cluster read its trust anchors and Pod networks again, and returns a channel that
+// is closed once the cluster has read them. The channel is nil if the cluster is not ready.
 func (v *linkStatus) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
 		return at.cluster.Look()

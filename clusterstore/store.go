@@ -45,8 +45,8 @@ type Options struct {
 	LocalCluster gateway.LocalCluster
 
 	// WhenLost and LostAfter are defaults that link Secrets may override. WhenLost is the standing
-	// of a lost cluster's endpoints. A cluster counts as lost if its API has been unreadable for
-	// LostAfter.
+	// of a lost cluster's endpoints. A cluster counts as lost after its API could not be listed or
+	// watched for LostAfter.
 	WhenLost  federation.Standing
 	LostAfter time.Duration // zero means DefaultLostAfter
 
@@ -57,9 +57,9 @@ type Options struct {
 	LocalLink *LocalLink
 
 	// ReadCopy returns the copy of a cluster, or nil if no copy exists. The Store calls ReadCopy
-	// only before it has settled, and only for links that exist when it starts. Unless the error is
-	// an [UnusableCopy], ReadCopy is called again after a second. If ReadCopy is nil, copies are
-	// not used.
+	// only before it has settled, and only for links that exist when it starts. If ReadCopy returns
+	// an error other than an [UnusableCopy], the Store calls ReadCopy again after a second. If
+	// ReadCopy is nil, copies are not used.
 	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
 
 	// Supervisor recovers from panics in the code that processes changes to a cluster. If
@@ -104,9 +104,9 @@ func (o *Options) validate() error {
 }
 
 // Store watches the link Secrets in a namespace, and runs a Cluster for each cluster name in the
-// labels of these Secrets. A cluster stays in the table as long as Secrets with its name exist.
-// Clusters do not affect each other, because a separate goroutine handles the Secrets of each
-// cluster name.
+// labels of these Secrets. A cluster stays in the table as long as link Secrets with its cluster
+// name exist. Clusters do not affect each other, because a separate goroutine handles the Secrets
+// of each cluster name.
 type Store struct {
 	client  *kube.Client
 	opts    Options
@@ -278,8 +278,8 @@ func (s *Store) reportReadable(err error) {
 	}
 }
 
-// logRefused logs each unusable Secret, and logs it again when the reason changes. The logged
-// argument maps the name of each Secret to the last reason that was logged.
+// logRefused logs each unusable Secret, and logs it again when the reason changes. The map contains
+// the last reason that was logged for each Secret name.
 func (s *Store) logRefused(now snapshot, logged map[string]string) {
 	refused := make(map[string]bool)
 	for _, c := range now.secrets {
@@ -334,8 +334,8 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	s.NotifyExports()
 }
 
-// removeIfUnused removes a link without Secrets. If the link has received Secrets in the meantime,
-// removeIfUnused returns false.
+// removeIfUnused removes a link that has no Secrets. If the link has received Secrets in the
+// meantime, removeIfUnused returns false.
 func (s *Store) removeIfUnused(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -370,9 +370,9 @@ func (s *Store) checkSettled() {
 }
 
 // Settled returns a channel that is closed once the Secrets have been listed and no link is
-// pending. A link is no longer pending if it is ready, unreachable or rejected, or after it has
-// waited one second for the names of its gateways to resolve. Links added later do not reopen the
-// channel.
+// pending. A link is no longer pending once it is ready, unreachable or rejected. A link that has
+// waited one second for gateway names to resolve does not count as pending. Links added later do
+// not reopen the channel.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
 // SecretsListed reports whether the link Secrets have been listed. If the link Secrets currently
@@ -435,7 +435,7 @@ func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
 	return st
 }
 
-// rejected returns the number of unusable Secrets for every reason, and the clusters without a
+// rejected returns the number of unusable Secrets per reason, and the set of clusters without a
 // usable Secret.
 func (s *Store) rejected(
 	links map[federation.ClusterName]*linkStatus,
@@ -492,9 +492,9 @@ func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cl
 	return nil, v.state
 }
 
-// Look makes all ready clusters read their trust anchors and Pod networks again, and waits until
-// they have read them or ctx is done. Status shows the trust anchors and Pod networks with their
-// age.
+// Look makes all ready clusters read their trust anchors and Pod networks again. Look returns when
+// all trust anchors and Pod networks have been read, or when ctx is done. Status includes the trust
+// anchors, the Pod networks and their age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}
 	for _, v := range s.publishedLinks() {
@@ -503,8 +503,7 @@ func (s *Store) Look(ctx context.Context) {
 	await(ctx, looks...)
 }
 
-// Caches returns the caches of all links. If some links may be missing from the list, listed is
-// false.
+// Caches returns the caches of all links. The second result is false if the list may be incomplete.
 func (s *Store) Caches() (list []LinkedCache, listed bool) {
 	links := s.publishedLinks()
 	s.mu.Lock()
@@ -527,9 +526,9 @@ func (s *Store) Caches() (list []LinkedCache, listed bool) {
 }
 
 // Exports returns the exports of the local cluster, followed by those of each link in the order of
-// link names. If the link Secrets have not been listed yet, the linksListed result is false. The
-// running time of Exports is proportional to the number of links and, after a change, to the number
-// of exports.
+// link names. The second result is false if the link Secrets have not been listed yet. The running
+// time of Exports is proportional to the number of links and, after a change, to the number of
+// exports.
 //
 // Exports, ExportsChanged, NotifyExports and RelistServices require Options.Exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
@@ -590,7 +589,8 @@ func await(ctx context.Context, all ...<-chan struct{}) {
 	}
 }
 
-// closed reports whether a channel has been closed. No values may be sent on the channel.
+// closed reports whether a channel has been closed. Use closed only for channels on which no values
+// are sent.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

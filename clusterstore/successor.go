@@ -13,9 +13,10 @@ import (
 
 // A successor is a cluster with new credentials that starts while another cluster is serving. If a
 // successor took over before it had listed a kind of object, all objects of that kind would seem to
-// be deleted. For example, endpoints would vanish, and opaque ports would no longer be opaque. A
-// successor therefore completes its first sync only after it has listed each kind of object that
-// the serving cluster has cached. The admitSuccessor method may end the wait for these kinds early.
+// be deleted. For example, replacing a cluster too early could remove endpoints, or make opaque
+// ports transparent. A successor completes its first sync only after it has listed each kind of
+// object that the serving cluster has cached. The admitSuccessor method decides when a successor no
+// longer waits for missing kinds of objects.
 
 // awaitable is an optional kind of object that affects endpoints.
 type awaitable struct {
@@ -64,7 +65,7 @@ func (a *awaitedKind) describe() string {
 const awaitedPause = 5 * time.Second
 
 // maxStale limits how long a successor waits for missing kinds while the serving cluster is stale.
-// Only time during which the successor watches all required kinds counts toward maxStale.
+// Time counts toward maxStale only while the successor watches all required kinds.
 const maxStale = time.Minute
 
 // maxRevoked limits how long a successor waits for missing kinds while the API server rejects the
