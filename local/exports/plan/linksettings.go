@@ -102,31 +102,16 @@ type Patterns struct{ allow, deny []string }
 // ParsePatterns parses a list such as "shop,team-*,!team-x". An asterisk matches any characters,
 // and a question mark matches one character. An empty list selects no namespace.
 func ParsePatterns(list string) (Patterns, error) {
-	var p Patterns
-	for item := range strings.SplitSeq(list, ",") {
-		item = strings.TrimSpace(item)
-		if item == "" {
-			continue
+	allow, deny, err := splitPatterns(list, maxPatterns, "namespaces", func(name, item string) error {
+		if name != "" && len(name) <= maxNamespace &&
+			strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*?") == "" {
+			return nil
 		}
-		name, deny := strings.CutPrefix(item, "!")
-		if name == "" || len(name) > maxNamespace ||
-			strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*?") != "" {
-			return Patterns{}, fmt.Errorf("%q is not a namespace pattern: "+
-				"use names, with * for any characters and ! before excluded names, such as shop,team-*,!team-x",
-				text.Truncate(item, text.Short))
-		}
-		if len(p.allow)+len(p.deny) == maxPatterns {
-			return Patterns{}, fmt.Errorf(
-				"there are more than %d patterns: use * to match several namespaces with one pattern", maxPatterns,
-			)
-		}
-		if deny {
-			p.deny = append(p.deny, name)
-		} else {
-			p.allow = append(p.allow, name)
-		}
-	}
-	return p, nil
+		return fmt.Errorf("%q is not a namespace pattern: "+
+			"use names, with * for any characters and ! before excluded names, such as shop,team-*,!team-x",
+			text.Truncate(item, text.Short))
+	})
+	return Patterns{allow, deny}, err
 }
 
 // allows reports whether a link may export to a namespace. A pattern with a wildcard never allows a
@@ -151,30 +136,15 @@ type KeyPatterns struct{ exclude, except []string }
 // are those of [ParsePatterns]. An empty list selects no key.
 func ParseKeyPatterns(list string) (KeyPatterns, error) {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./*?"
-	var p KeyPatterns
-	for item := range strings.SplitSeq(list, ",") {
-		item = strings.TrimSpace(item)
-		if item == "" {
-			continue
+	exclude, except, err := splitPatterns(list, maxKeyPatterns, "keys", func(key, item string) error {
+		if key != "" && len(key) <= maxKey && strings.Trim(key, letters) == "" && strings.Count(key, "/") <= 1 {
+			return nil
 		}
-		key, except := strings.CutPrefix(item, "!")
-		if key == "" || len(key) > maxKey || strings.Trim(key, letters) != "" || strings.Count(key, "/") > 1 {
-			return KeyPatterns{}, fmt.Errorf("%q is not a label key pattern: "+
-				"use keys, with * for any characters and ! before exceptions, such as example.com/*,tmp-*,!tmp-a",
-				text.Truncate(item, text.Short))
-		}
-		if len(p.exclude)+len(p.except) == maxKeyPatterns {
-			return KeyPatterns{}, fmt.Errorf(
-				"there are more than %d patterns: use * to match several keys with one pattern", maxKeyPatterns,
-			)
-		}
-		if except {
-			p.except = append(p.except, key)
-		} else {
-			p.exclude = append(p.exclude, key)
-		}
-	}
-	return p, nil
+		return fmt.Errorf("%q is not a label key pattern: "+
+			"use keys, with * for any characters and ! before exceptions, such as example.com/*,tmp-*,!tmp-a",
+			text.Truncate(item, text.Short))
+	})
+	return KeyPatterns{exclude, except}, err
 }
 
 // match returns false for keys that are longer than the API accepts.
@@ -182,6 +152,38 @@ func (p KeyPatterns) match(key string) bool {
 	matchesKey := func(pattern string) bool { return matches(pattern, key) }
 	return len(key) <= maxKey && slices.ContainsFunc(p.exclude, matchesKey) &&
 		!slices.ContainsFunc(p.except, matchesKey)
+}
+
+// splitPatterns splits a comma-separated list into its patterns without and with a leading "!". The
+// function check receives each pattern without "!", and the item as it stands in the list. If it
+// rejects a pattern, or the list has more than limit patterns, splitPatterns returns no patterns.
+func splitPatterns(
+	list string,
+	limit int,
+	kind string,
+	check func(pattern, item string) error,
+) (plain, negated []string, err error) {
+	for item := range strings.SplitSeq(list, ",") {
+		item = strings.TrimSpace(item)
+		if item == "" {
+			continue
+		}
+		pattern, negative := strings.CutPrefix(item, "!")
+		if err := check(pattern, item); err != nil {
+			return nil, nil, err
+		}
+		if len(plain)+len(negated) == limit {
+			return nil, nil, fmt.Errorf(
+				"there are more than %d patterns: use * to match several %s with one pattern", limit, kind,
+			)
+		}
+		if negative {
+			negated = append(negated, pattern)
+		} else {
+			plain = append(plain, pattern)
+		}
+	}
+	return plain, negated, nil
 }
 
 // matches reports whether a pattern matches a whole name. Once a later asterisk is reached, the
