@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -121,27 +120,11 @@ func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 
 // get returns the response of the admin server, or an empty text if there is none.
 func (p *gatewayProcess) get(path string) string {
-	resp, err := p.client.Get("http://" + p.metricsAddr + path)
-	if err != nil {
-		return ""
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(body))
+	return cmdtest.Get(p.client, "http://"+p.metricsAddr+path)
 }
 
 // listens reports whether the replica listens on the address for proxies.
-func (p *gatewayProcess) listens() bool {
-	c, err := net.Dial("tcp", p.addr)
-	if err != nil {
-		return false
-	}
-	c.Close()
-	return true
-}
+func (p *gatewayProcess) listens() bool { return cmdtest.Listens(p.addr) }
 
 // follow runs "isthmus get" on the replica until quit receives a signal. It returns once the
 // command has printed endpoints.

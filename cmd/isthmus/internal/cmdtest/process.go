@@ -5,8 +5,10 @@ package cmdtest
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +68,31 @@ func FreeAddr(t *testing.T) string {
 	}
 	t.Fatal("no free port in a hundred")
 	return ""
+}
+
+// Listens reports whether a TCP connection to the address succeeds.
+func Listens(addr string) bool {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
+// Get returns the body of the response without surrounding space, or an empty string if there is no
+// response.
+func Get(client *http.Client, url string) string {
+	resp, err := client.Get(url)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(body))
 }
 
 // Eventually waits up to a minute until f returns true. The what argument describes the condition

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -81,26 +80,10 @@ func newTestReplica(t *testing.T) *testReplica {
 
 // get returns the response of the admin server, or an empty text if there is none.
 func (s *testReplica) get(path string) string {
-	resp, err := s.client.Get("http://" + s.metricsAddr + path)
-	if err != nil {
-		return ""
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(body))
+	return cmdtest.Get(s.client, "http://"+s.metricsAddr+path)
 }
 
-func (s *testReplica) listens() bool {
-	c, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		return false
-	}
-	c.Close()
-	return true
-}
+func (s *testReplica) listens() bool { return cmdtest.Listens(s.addr) }
 
 // TestReplicaLife checks a replica from start to shutdown with an open stream.
 func TestReplicaLife(t *testing.T) {
