@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// audience holds the sets that a port publishes for the whole service, or for one instance. The
-// keys are the names of the clients' nodes.
+// audience holds the sets that a port publishes to clients of the whole service, or to clients of
+// one instance. The keys are the names of the clients' nodes.
 type audience map[string][]*published
 
 func (a audience) find(c Client) *published {
@@ -16,8 +16,8 @@ func (a audience) find(c Client) *published {
 	return nil
 }
 
-// clients appends the kinds of clients on the given nodes to a list. If nodes is nil, all kinds of
-// clients are appended, starting with those without a node, as Set.HintedTo requires.
+// clients appends all kinds of clients on the given nodes. If nodes is nil, all kinds of clients
+// are appended. Those without a node come first, as Set.HintedTo requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
 		list = append(list, a[""]...)
@@ -82,8 +82,7 @@ func (to *published) publish(set Set, st *steering) {
 func (to *published) publishSteering(st *steering) {
 	var old *steering
 	if c := to.steering.p.Load(); c != nil {
-		// The Get method is avoided here, because it would allocate a channel for each set,
-		// although few callers use Set.Tiers.
+		// Calling Get would allocate a channel for each set, even if Set.Tiers is never called.
 		old = c.value
 	}
 	if !old.alike(st) {

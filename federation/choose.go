@@ -2,8 +2,8 @@ package federation
 
 import "slices"
 
-// pass publishes a port to some of its clients. Results that several clients share are computed
-// only once.
+// pass chooses the endpoints for some of a port's clients. Results that several clients share are
+// computed only once.
 //
 // For each client, tally finds the available endpoints. Next, port.decideTiers determines how much
 // of each tier is in use. Finally, get chooses the client's endpoints.
@@ -67,8 +67,8 @@ type gatewaySlice struct {
 	cluster ClusterName
 }
 
-// tally holds the endpoints that clients with one instance, node and zone can use, and their number
-// per tier.
+// tally holds the endpoints that clients with one instance, node and zone can use, and the number
+// of endpoints per tier.
 type tally struct {
 	zone   string // the clients' zone, if zone is a term of the preference
 	counts tierCounts
@@ -190,8 +190,7 @@ func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	}
 }
 
-// choice holds the properties of a client that determine which endpoints of a tally the client
-// receives.
+// choice holds the properties that determine which of a tally's endpoints a client receives.
 type choice struct {
 	use
 	zone string // empty if node is set
@@ -212,8 +211,9 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	}
 
 	list := x.omitted.note(TierNotUsed, t.list, t.inUse(u))
-	// The EndpointSlices for IPv4 and IPv6 are not updated at the same time. Without this filter,
-	// hints could leave a client with only an IPv6 address that the client cannot receive.
+	// The EndpointSlices for IPv4 and IPv6 are not updated at the same time. If IPv6 is disabled,
+	// IPv6 addresses must be removed before hints are used, because hints could otherwise leave
+	// only an IPv6 address.
 	list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
 	switch {
 	case x.ignoresHints():

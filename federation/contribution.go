@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// contribution caches what was last read from a member. After a change in one cluster, only that
+// contribution caches the last result of reading a member. After a change in one cluster, only that
 // cluster must be read again.
 type contribution struct {
 	member    Member
@@ -52,7 +52,7 @@ func memberIn(list []contribution, m Member) *contribution {
 	return nil
 }
 
-// updateCount counts the changes to what a member offers on a port, in all watched services that
+// updateCount counts changes to a member's offers for one port, over all watched services that
 // include the member.
 type updateCount struct {
 	key  updateKey // fixed
@@ -79,8 +79,9 @@ func (s *screening) replace(raw offer) {
 	s.screen(raw, func(i int, _ *Slice) bool { return i >= before && i < len(raw)-after })
 }
 
-// screen stores an offer and computes the allowed part. The changed function reports whether a
-// slice must be screened again. For all other slices, screen reuses the previous result.
+// screen stores an offer, and determines which part of the offer is allowed. The changed function
+// reports whether a slice must be screened again. For all other slices, screen reuses the previous
+// result.
 func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	s.raw = raw
 	s.allowed = raw
@@ -176,8 +177,9 @@ func (b bounds) screen(s *Slice) *screened {
 	return b.screenUnready(s, out)
 }
 
-// screenUnready removes unready addresses outside the allowed ranges, and adds the result to out.
-// The owners of unready addresses do not matter, because these addresses are only counted.
+// screenUnready stores the unready addresses within the allowed ranges in out, which is created if
+// necessary. The owners of unready addresses do not matter, because these addresses are only
+// counted.
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {

@@ -107,8 +107,8 @@ func (s MemberStatus) String() string {
 // Preference determines which of a service's endpoints are sent to clients, and when. With the zero
 // value, clients receive all endpoints.
 //
-// If a service has only one member, every term except zone includes all clusters. Teams can
-// therefore use the same preference for ordinary and federated Services.
+// For a service that is not federated, all terms except ClientZone include all clusters. Teams can
+// use the same preference for ordinary and federated Services.
 type Preference struct {
 	// Tiers is sorted from most to least preferred. Each endpoint belongs to the first tier that
 	// includes it. Endpoints outside all tiers are not served. If Tiers is empty, a single tier
@@ -122,7 +122,7 @@ type Preference struct {
 	ReturnAfter, ReturnOver time.Duration
 }
 
-// String returns the preference's tiers in the syntax of annotations.
+// String returns the preference's tiers in annotation syntax.
 func (p *Preference) String() string { return p.firstTiers(max(len(p.Tiers), 1)) }
 
 func (p *Preference) firstTiers(n int) string {
@@ -133,8 +133,8 @@ func (p *Preference) firstTiers(n int) string {
 	return strings.Join(words, ", ")
 }
 
-// tierName returns the tier at index i in the syntax of annotations. The index after the last tier
-// stands for clusters of last resort.
+// tierName returns the tier at index i in annotation syntax. The index after the last tier stands
+// for clusters of last resort.
 func (p *Preference) tierName(i int) string {
 	switch {
 	case i >= max(len(p.Tiers), 1):
@@ -163,7 +163,7 @@ func sameTiers(a, b []Tier) bool {
 // Tier is a set of endpoints. An endpoint belongs to a tier if it matches any of the tier's terms.
 type Tier []Term
 
-// String returns the tier in the syntax of annotations.
+// String returns the tier in annotation syntax.
 func (t Tier) String() string {
 	words := make([]string, len(t))
 	for i, term := range t {
@@ -178,7 +178,7 @@ type Term struct {
 	Cluster ClusterName // only if Kind is Named
 }
 
-// String returns the term in the syntax of annotations.
+// String returns the term in annotation syntax.
 func (t Term) String() string {
 	switch {
 	case t.Kind != Named:
@@ -224,7 +224,7 @@ type MinReady struct {
 	Percent int // from 1 to 100; zero means that Count is used
 }
 
-// String returns the number or percentage in the syntax of annotations.
+// String returns the number or percentage in annotation syntax.
 func (m MinReady) String() string {
 	if m.Percent > 0 {
 		return strconv.Itoa(m.Percent) + "%"

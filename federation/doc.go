@@ -55,30 +55,32 @@
 //   - A port is undeclared if no member is known to declare it. A service can have up to
 //     [MaxUndeclaredPorts] watched undeclared ports, or more if members stop declaring watched
 //     ports. Clients of further undeclared ports receive a set with the reason [TooManyPorts].
-//   - Watching instances that do not exist does not add to the cost of a change.
+//   - The cost of a change does not depend on watches for instances that do not exist.
 //   - If node hints choose a client's endpoints, its Key includes its node. Changes to endpoints
 //     with hints for other nodes do not affect the client. Clients on nodes without hinted
 //     endpoints share one set per zone.
 //
 // Preferences and cordons:
 //
-//   - With a Preference, clients receive only as many leading tiers as they need for enough ready
-//     endpoints. When more tiers become necessary, the table adds their endpoints in the same step.
+//   - If a service has a Preference, clients receive only the first tiers, up to the one that
+//     provides enough ready endpoints. When more tiers become necessary, the table adds their
+//     endpoints in the same step.
 //   - Tiers that are no longer necessary stay in use for ReturnAfter, and are then removed in parts
-//     over ReturnOver. A Key that was not watched before starts with only the necessary tiers.
+//     over ReturnOver. Clients with a Key that was not watched before start with only the tiers
+//     that they need.
 //   - Sets never contain endpoints that are outside all tiers or in withdrawn clusters. Clusters of
 //     last resort form an additional tier, which is used only while no other endpoint is ready.
 //   - If two clusters offer the same address, a cluster in service wins over a cluster of last
 //     resort. Withdrawn clusters, and clusters outside all tiers, do not compete for addresses.
 //   - A gradual cordon removes a tenth of the cluster's endpoints at a time. All replicas divide
 //     the endpoints of a cluster into the same tenths.
-//   - The table neither stores history nor schedules changes for a service without tiers, if all
-//     its clusters are in service.
+//   - If a service has no tiers, and all its clusters are in service, the table neither stores
+//     history nor schedules changes for the service.
 //
 // Time and concurrency:
 //
-//   - The table does not use timers. [Table.Due] returns the time of the next change without an
-//     event, and [Table.Tick] publishes all changes that are due.
+//   - The table does not use timers. [Table.Due] returns the time at which sets next change even if
+//     no event occurs, and [Table.Tick] publishes all changes that are due.
 //   - All methods are safe for concurrent use, and publish all their effects before they return.
 //     The table does not start goroutines.
 //   - A Source must not call the table while the table reads the Source.
@@ -97,5 +99,5 @@
 //     published if it differs from the previous one.
 //
 // Explain, Impact, Linked, Unserved, Watched and Steered only describe the table, for metrics and
-// the debug API. Their results are in explain.go, impact.go and inspect.go.
+// the debug API.
 package federation

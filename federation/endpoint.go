@@ -142,8 +142,8 @@ type Identity struct {
 type Label struct{ Name, Value string }
 
 // PlainLabel reports whether text is safe to use as the value of a label. Proxies write label
-// values into their metrics without escaping. A quotation mark, backslash or line break would
-// therefore break or forge the metrics.
+// values into their metrics without escaping. A quotation mark, backslash or line break in a label
+// value could break or forge the metrics of a proxy.
 func PlainLabel(text string) bool {
 	return strings.IndexByte(text, '"') < 0 && strings.IndexByte(text, '\\') < 0 && strings.IndexByte(text, '\n') < 0
 }

@@ -133,8 +133,8 @@ func (x *inquiry) member(ctx context.Context, i int) {
 	slices.Sort(x.result.Members[i].Ports)
 }
 
-// judge returns the verdict on an endpoint in a share. The allowed argument is the part of the
-// endpoint's slice that the bounds allow.
+// judge returns the verdict on an endpoint in a share. The allowed argument is the endpoint's slice
+// without the refused addresses.
 func (x *inquiry) judge(allowed *Slice, a *ExplainedAddress) Verdict {
 	c := &x.port.members[a.Member]
 	st := x.port.steering
@@ -285,7 +285,8 @@ const (
 	// NoSuchService means that the Service does not exist in the cluster, or is of type
 	// ExternalName.
 	NoSuchService
-	// NoSuchPort means that the slice does not contain the port for TCP.
+	// NoSuchPort means that the slice does not contain the TCP port, or that the Service behind a
+	// Linkerd gateway does not declare it.
 	NoSuchPort
 	Terminating
 	NotReady
@@ -299,7 +300,7 @@ const (
 	NotRoutable
 	// PodUnknown means that the Pod or ExternalWorkload is not cached.
 	PodUnknown
-	// Unusable means that Isthmus cannot use the ExternalWorkload.
+	// Unusable means that the ExternalWorkload is invalid.
 	Unusable
 	// BehindGateway means that the cluster is on another network, so clients reach the endpoint
 	// through the cluster's Linkerd gateways.
@@ -313,8 +314,8 @@ const (
 
 	// The following verdicts exclude an address from all sets.
 
-	// PortUndeclared means that the service is strict, and that the member's Service does not
-	// declare the port for TCP.
+	// PortUndeclared means that the service is strict, but the member's Service does not declare
+	// the TCP port.
 	PortUndeclared
 	// Unread means that the table has not read a recent change to the address in its cluster yet.
 	Unread
@@ -410,7 +411,8 @@ type Considered struct {
 // records nothing.
 type omitted map[*Endpoint]Verdict
 
-// note records a verdict on each endpoint that is in list but not in left. The result is left.
+// note records a verdict on each endpoint that is in the first list but not in the second. The
+// result is the second list.
 func (o omitted) note(why Verdict, list, left []*Endpoint) []*Endpoint {
 	if o == nil || len(list) == len(left) {
 		return left

@@ -10,13 +10,13 @@ import (
 // endpoints they would receive after a cordon.
 type ServiceImpact struct {
 	Service ServiceID
-	// If clients watch the port, Watched is true, and Now and Then contain numbers of endpoints. If
-	// Watched is false, each cluster that serves the service counts as 1.
+	// If clients watch the port, Watched is true, and the fields Now and Then contain numbers of
+	// endpoints. If Watched is false, each cluster that serves the service counts as 1.
 	Watched bool
 	Port    uint16 // zero unless Watched is true
-	// Zone and Node identify the clients that would have the fewest endpoints left. Now and Then
-	// describe the endpoints of these clients. If Now and Then are the same for all clients, Zone
-	// and Node are empty.
+	// Zone and Node identify the clients that would have the fewest endpoints left. The fields Now
+	// and Then apply to the clients that Zone and Node identify. If the result is the same for all
+	// clients, Zone and Node are empty.
 	Zone, Node string
 	Now, Then  []ClusterCount // by the members' clusters, in definition order
 }
@@ -122,7 +122,8 @@ func trials(s *watchedService, of []Member) (list []*trial) {
 	return list
 }
 
-// trial is a copy of a port with the endpoints of each kind of client of the whole service.
+// trial holds a copy of a port and the current endpoints of the port's clients, except those of a
+// single instance.
 type trial struct {
 	port
 	clients map[Client][]*Endpoint

@@ -130,13 +130,12 @@ type SteeredService struct {
 	MoreClients       int             // number of further kinds of clients
 }
 
-// TiersFor returns the tiers that clients in a zone use, in the syntax of annotations.
+// TiersFor returns, in annotation syntax, the tiers that clients in a zone use.
 func (s SteeredService) TiersFor(zone string) string { return s.Preference.firstTiers(s.InUse[zone]) }
 
 const maxClients = 100
 
-// describeSteered describes the service for Steered. If the service is broken or not steered, the
-// Preference is nil.
+// describeSteered returns a nil Preference if the service is broken or not steered.
 func describeSteered(s *watchedService, clients bool) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +199,7 @@ type SteeredClient struct {
 	Since  time.Time    // when the current tiers came into use
 	Why    string       // why the current tiers came into use, as text
 	// WaitsFor describes the condition under which clients will use fewer tiers. If clients use
-	// only one tier, or if endpoints will be dropped at Next, WaitsFor is empty.
+	// only one tier, or if endpoints will be dropped at the time in Next, WaitsFor is empty.
 	WaitsFor string
 	Next     time.Time // when endpoints are next dropped, if nothing changes; zero if none are
 }

@@ -123,8 +123,8 @@ func (l tableLink) replace(by Link, now func() time.Time) tableLink {
 	return next
 }
 
-// takesOut returns false only if all endpoints of the cluster are in service, and no gradual change
-// is in progress.
+// takesOut reports whether any endpoint of the cluster is out of service, or a gradual change is in
+// progress.
 func (l tableLink) takesOut() bool { return l.Lost != InService || l.cordon != spread{} }
 
 // standings returns the standing of each part of the cluster, and the time of the next gradual

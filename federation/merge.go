@@ -25,10 +25,9 @@ func (o offer) behind() (n Behind) {
 // stay in the list, so that another slice can win later.
 type offers []memberOffer
 
-// memberOffer is an offer, or a part of an offer, with the index of its member in port.members: see
-// steering.offers.
+// memberOffer is all or part of a member's offer (see steering.offers).
 type memberOffer struct {
-	member int
+	member int // index in port.members
 	offer
 }
 
@@ -45,8 +44,8 @@ func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 }
 
 // contested contains every address that more than one slice offers, even if all these slices belong
-// to the same member. Addresses that were contested earlier may remain in the set. The winner of
-// any other address is known without a search through all offers.
+// to the same member. Addresses that were contested earlier may remain in the map. The winner of an
+// address that is not in the map is known without a search through all offers.
 type contested map[netip.AddrPort]struct{}
 
 // merge merges all offers from scratch. The result is sorted by address, and contains one endpoint
@@ -76,9 +75,9 @@ func merge(offers offers) ([]*Endpoint, contested) {
 }
 
 // remerge returns the same endpoints as merge(offers), but reuses the result of an earlier merge.
-// Between the two calls, only the offer at index i has changed, and old is its previous value.
-// Unchanged endpoints keep their pointers. If no endpoint has changed, remerge returns merged
-// itself. The map c may be modified.
+// Since the earlier merge, only the offer at index i has changed, and the old argument is its
+// previous value. Unchanged endpoints keep their pointers. If no endpoint has changed, remerge
+// returns the merged list unchanged. The map c of contested addresses may be modified.
 //
 // Apart from copying one list of pointers, the cost of remerge depends only on the size of the
 // changed slices. If many addresses may have changed, remerge calls merge, because merging from
@@ -106,9 +105,9 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 	}), c
 }
 
-// keepPointers replaces endpoints in list with the pointers of equal endpoints in old. If both
-// lists then contain the same pointers, the result is old itself. The given list is modified and
-// must not be shared.
+// keepPointers replaces endpoints in list with equal endpoints from the old list. If both lists
+// then contain the same pointers, the result is the old list. The given list is modified and must
+// not be shared.
 func keepPointers(old, list []*Endpoint) []*Endpoint {
 	j := 0
 	same := len(old) == len(list)
@@ -151,8 +150,8 @@ func touchedAddrs(old, new offer) []touched {
 }
 
 // forEachOffered calls f for the endpoints that differ between two offers. Slices that both offers
-// share at the beginning and at the end are skipped. Other slices are compared by index. Therefore,
-// an address that moves to another slice may be reported both as removed and as added.
+// share at the beginning and at the end are skipped. Other slices are compared by index, so an
+// address that moves to another slice may be reported both as removed and as added.
 func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	before, after := sameEnds(old, new)
 	old = old[before : len(old)-after]
@@ -220,9 +219,8 @@ func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	return won, false
 }
 
-// patch returns a copy of list in which the pick function has replaced the endpoints at the given
-// addresses. The addresses must be sorted and must not contain duplicates. If no endpoint changes,
-// patch returns list itself.
+// patch returns a copy of list with new endpoints at the given addresses. The addresses must be
+// sorted and must not contain duplicates. If no endpoint changes, patch returns the given list.
 //
 // The pick function returns the new endpoint at an address, or nil to remove the endpoint. The
 // second argument of the pick function reports whether list contains the address.

@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// offeredAddrs records, for each address that linked clusters offer, the watched services with this
-// address. When the owner of a local address changes, only these services must be updated.
+// offeredAddrs records the addresses that linked clusters offer, and for which watched services
+// each address is offered. After a change to the owner of an address, only the services for which
+// this address is offered must be updated.
 type offeredAddrs struct {
 	mu sync.Mutex // a leaf in the lock order
 	v4 addrUses[[4]byte]
@@ -19,8 +20,8 @@ func newOfferedAddrs() offeredAddrs {
 	return offeredAddrs{v4: newAddrUses[[4]byte](), v6: newAddrUses[[16]byte]()}
 }
 
-// services returns the numbers of the services for which linked clusters offer the address, in an
-// unspecified order.
+// services returns the keys in Table.numbered of the services for which linked clusters offer the
+// address. The order is unspecified.
 func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,7 +44,8 @@ func (o *offeredAddrs) replace(service uint32, old, new offer) {
 	})
 }
 
-// add adds 1 or -1 to the count of an address for a service. The caller must hold o.mu.
+// add adds n, which is 1 or -1, to the number of times that an address is offered for a service.
+// The caller must hold o.mu.
 func (o *offeredAddrs) add(a netip.Addr, service uint32, n int) {
 	if a = a.Unmap(); a.Is4() {
 		o.v4.add(a.As4(), service, n)
@@ -108,8 +110,6 @@ func (u addrUses[K]) add(a K, service uint32, n int) {
 	}
 }
 
-// removeFirst replaces the first service of an address with the last of its other services, if
-// there are any.
 func (u addrUses[K]) removeFirst(a K) {
 	more := u.more[a]
 	if len(more) == 0 {

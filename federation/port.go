@@ -46,12 +46,12 @@ type origin struct {
 	at      time.Time
 }
 
-// rebuild reads new members, and members whose source or Strict has changed. Contributions of all
-// other members are reused. If scratch is true, rebuild reads all members, counts all their
+// rebuild reads new members, and members whose source or strictness has changed. Contributions of
+// all other members are reused. If scratch is true, rebuild reads all members, counts all their
 // addresses as offered, and publishes to all clients.
 //
-// The port is modified only after the last call that may panic. After a panic, the port can
-// therefore still be described.
+// The port is modified only after the last call that may panic, so that the port can still be
+// described after a panic.
 func (p *port) rebuild(in inputs, scratch bool) {
 	s := p.service
 	before := p.members
@@ -149,8 +149,8 @@ func (p *port) read(m Member, at time.Time) {
 	now := p.members[i]
 	raw := now.read()
 	if m.Cluster != Local {
-		// Update the offered addresses before looking up their owners. Otherwise,
-		// Table.AddressOwnerChanged could miss a new owner.
+		// Update the offered addresses before looking up their owners, so that
+		// Table.AddressOwnerChanged does not miss a new owner.
 		p.service.table.offered.replace(p.service.number, now.raw, raw)
 	}
 	now.replace(raw)
@@ -255,8 +255,8 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoin
 	return merged
 }
 
-// update stores the merged list and the summary, and publishes the resulting changes. If the all
-// argument is false and the summary has not changed, update publishes only to affected clients.
+// update stores the merged list and the summary, and publishes the changes to affected clients. If
+// the all argument is true or the summary has changed, update publishes to all clients.
 func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	s := p.service
 	sum := summarize(d, p.members, p.steering)
@@ -280,9 +280,8 @@ func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	}
 }
 
-// summarize derives a port's summary from its members. While the cluster of a service's only member
-// is withdrawn, the service exists but is empty. A Service of type ExternalName is an exception,
-// because it has no endpoints to withdraw.
+// summarize derives a port's summary from its members. While the cluster of an unfederated service
+// is withdrawn, the service exists but is empty, unless the Service is of type ExternalName.
 func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
 	case d == nil:

@@ -18,7 +18,7 @@ type ProfileKey struct {
 	Addr netip.AddrPort
 	Port uint16 // port of the service; zero if Addr is set
 	// Namespace is the namespace of the client. ServiceProfiles in this namespace override those in
-	// the service's namespace. The namespace may not exist, because clients choose it freely.
+	// the service's namespace. The namespace need not exist, because clients choose it freely.
 	//
 	// Namespace is empty if it is unknown, if it is the service's own namespace, or if Instance is
 	// set.
@@ -35,8 +35,8 @@ const (
 	NoPort
 	// NoAddress means that the service declares the port, but is of type ExternalName.
 	NoAddress
-	// NoInstance means that no endpoint of the service has the hostname, or that the endpoint's Pod
-	// is not cached yet.
+	// NoInstance means that no endpoint of the service has the requested hostname, or that the
+	// endpoint's Pod is not cached yet.
 	NoInstance
 	// Ambiguous means that several objects claim the address, so that its owner is unknown.
 	Ambiguous
@@ -61,10 +61,10 @@ type Profile struct {
 	Opaque   bool // whether proxies must not detect the service port's protocol
 
 	// Endpoint describes the endpoint at the address. In the profile of a service, Endpoint is nil.
-	// Endpoint has no Group, because Labels contains all its labels.
+	// Common.Labels contains all labels of the endpoint, and Common.Group is empty.
 	//
-	// If no known object has the address, Endpoint has the Kind Address, and Opaque is true for
-	// default opaque ports.
+	// If no known object has the address, the endpoint's Kind is Address, and its Opaque field is
+	// true for default opaque ports.
 	Endpoint *Endpoint
 }
 
@@ -87,8 +87,8 @@ func (p *Profile) Equal(o *Profile) bool {
 }
 
 // ServiceProfile describes how proxies handle requests to a service: routes, retries and traffic
-// splits. A ServiceProfile is immutable. The pointer stays the same until the content of the
-// Kubernetes object changes.
+// splits. A ServiceProfile is immutable. The same pointer is used until the content of the
+// Kubernetes object changes, so that pointers can be compared.
 type ServiceProfile struct {
 	Namespace, Name string // namespace and name of the object
 	Routes          []Route

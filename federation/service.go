@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// MaxUndeclaredPorts is the maximum number of watched ports per service that no member is known to
-// declare. This limit exists because clients may request any port, and each port is read and merged
-// separately.
+// MaxUndeclaredPorts is the maximum number of undeclared ports that can be watched per service. A
+// port is undeclared if no member is known to declare it. This limit exists because clients may
+// request any port, and each port is read and merged separately.
 const MaxUndeclaredPorts = 64
 
 type watchedService struct {
@@ -75,7 +75,7 @@ func (s *watchedService) tick() {
 func (s *watchedService) finishUnwatch() { s.change(func() {}) }
 
 // change calls f, which publishes a change, while holding s.mu. If the service is broken, change
-// restores the service instead, which publishes all changes.
+// restores the service instead. Restoring the service publishes all changes.
 func (s *watchedService) change(f func()) {
 	s.locked(func() {
 		if s.broken {
@@ -105,7 +105,7 @@ func (s *watchedService) locked(f func()) {
 	done = true
 }
 
-// isBroken waits until a running update ends, and reports whether the service is broken.
+// isBroken waits until no update is running, and then reports whether the service is broken.
 func (s *watchedService) isBroken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,8 +142,8 @@ func (s *watchedService) restore() {
 // If the service is broken, the set of a watched key may be out of date. Adding a key restores a
 // broken service.
 //
-// If the port is undeclared and MaxUndeclaredPorts is reached, the key is not added. The result is
-// then a set with the reason TooManyPorts.
+// If the port is undeclared and MaxUndeclaredPorts is reached, watch returns a set with the reason
+// TooManyPorts instead of adding the key.
 func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	s.locked(func() {
 		to := s.published(k)
@@ -173,8 +173,8 @@ func (s *watchedService) published(k Key) *published {
 }
 
 // add publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts is
-// reached, add returns nil. If add panics, restore later removes the entries without watches that
-// add leaves behind.
+// reached, add returns nil. If add panics, entries without watches may remain until restore removes
+// them.
 func (s *watchedService) add(k Key) *published {
 	if s.broken {
 		s.restore()
@@ -199,8 +199,8 @@ func (s *watchedService) add(k Key) *published {
 
 // undeclaredPorts returns the number of watched ports that no member is known to declare. The
 // number includes ports that only a pending cluster may declare, because the cluster may turn out
-// not to declare these ports. This rule only matters for new links, because a starting replica does
-// not serve proxies while any cluster is pending.
+// not to declare these ports. Ports of pending clusters only matter after a link is added, because
+// a replica does not serve proxies at startup while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {
@@ -211,7 +211,7 @@ func (s *watchedService) undeclaredPorts() (n int) {
 }
 
 // unwatch ends one watch of the key, and reports whether finishUnwatch must be called. If the
-// service is broken, unwatch leaves the cleanup to restore.
+// service is broken, the restore method cleans up instead of unwatch.
 func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,9 +297,9 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// worst returns two maps by zone. For each zone, the first map contains the client that uses the
-// most tiers now. The second map contains the largest number of tiers that clients in the zone used
-// at the last report.
+// worst returns two maps whose keys are zones. In the first map, the value is the client in the
+// zone that currently uses the most tiers. In the second map, the value is the largest number of
+// tiers that clients in the zone used at the last report.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)
@@ -325,9 +325,9 @@ type tierUser struct {
 	*published
 }
 
-// worse orders clients by the number of tiers they use. If two clients use the same number, the
-// client whose tiers changed later is worse, because the change of its tiers explains the reported
-// change. The remaining criteria only make the order deterministic.
+// worse orders clients by the number of tiers they use. Among clients with the same number of
+// tiers, the one whose tiers changed last is worse, because this change explains the reported
+// change. Comparing ports and nodes only makes the order deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),

@@ -26,9 +26,9 @@ type Key struct {
 
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
-// concernsService reports whether starting or ending a watch of the key may affect the reported
-// tiers of the service, or the time at which the service is due. Watching one more instance does
-// not have this effect.
+// concernsService reports whether a new or closed watch of the key may affect the service's
+// reported tiers or due time. An additional watched instance does not affect the reported tiers or
+// the due time.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
@@ -77,8 +77,8 @@ const (
 	TooManyPorts
 )
 
-// newTooManyPorts returns a set that never changes. For clients with a node, ByNode is set, so that
-// they do not request another Key.
+// newTooManyPorts returns a set that never changes. If the client has a node, ByNode is true, so
+// that the client does not request another Key.
 func newTooManyPorts(c Client) *Latest[*Set] {
 	latest := new(Latest[*Set])
 	latest.Set(&Set{

@@ -52,9 +52,9 @@ type Slice struct {
 	// endpoints are counted, but never served. The list is sorted by Addr, with one endpoint per
 	// Addr. Only the fields Addr, Kind, Cluster, Zone, Node, Hostname and Twin are set.
 	Unready []*Endpoint
-	// If the Endpoints are the Linkerd gateways of a cluster on another network, Behind is set.
-	// Each gateway of the slice leads to all endpoints in Behind. When tiers are chosen, the
-	// endpoints in Behind are counted instead of the gateways.
+	// Behind is set if the field Endpoints contains the Linkerd gateways of a cluster on another
+	// network. Each gateway of the slice leads to all endpoints in Behind. When tiers are chosen,
+	// the endpoints in Behind are counted instead of the gateways.
 	Behind *Behind
 }
 

@@ -20,8 +20,8 @@ type Options struct {
 	// fails for a new reason.
 	Report func(ServiceID, Member, MemberStatus)
 	// ReportRefused is called when the table begins to refuse addresses that a linked cluster
-	// offers for a watched port. The arguments include one of the refused addresses and their total
-	// number.
+	// offers for a watched port. The arguments include one refused address, and the total number of
+	// refused addresses.
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
 	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers.
 	ReportTiers func(TierChange)
@@ -131,8 +131,8 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	return affected
 }
 
-// mixNamespaces reorders the services so that namespaces take turns. A namespace with many or large
-// services therefore does not delay other namespaces.
+// mixNamespaces reorders the services so that namespaces take turns, and a namespace with many or
+// large services does not delay the others.
 func mixNamespaces(list []*watchedService) {
 	seen := make(map[string]int) // number of services so far, by namespace
 	rank := make(map[*watchedService]int, len(list))
@@ -624,16 +624,18 @@ func (t *Table) Steered(clients bool) []SteeredService {
 	return list
 }
 
-// schedule records when each watched service next changes without an event. A service is scheduled
-// only while its clients are failing back, or while a gradual cordon affects one of its clusters.
+// schedule records when each watched service must next be updated even if no event occurs. A
+// service is scheduled only while its clients are failing back, or while a gradual cordon affects
+// one of its clusters.
 type schedule struct {
 	mu   sync.Mutex // a leaf in the lock order
 	due  map[*watchedService]time.Time
 	next Latest[time.Time] // the earliest time in due, or an earlier one; zero if due is empty
 }
 
-// set schedules a service. If the time is zero, set removes the service from the schedule. To run
-// in constant time, set may publish a time that is too early. takeDue corrects it.
+// set schedules a service. If the time is zero, set removes the service from the schedule. The
+// published time may be too early until takeDue corrects it, because searching for the earliest
+// time would be slow.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,12 +25,12 @@ type placement struct {
 	tier     int // first tier that includes the whole cluster, or unnamed()
 	standing Standing
 	lost     bool // whether the cluster is withdrawn only because its API cannot be watched
-	// While the parts of the cluster have different standings, spread contains these standings. The
-	// standing field is then the lowest of them.
+	// While the parts of the cluster have different standings, spread contains their standings, and
+	// the standing field contains the lowest of them.
 	spread *standings
-	// If partlyLastResort is true, the cluster is changing gradually to or from last resort.
-	// Clients then still use the parts of last resort, because the parts in service may be too few
-	// to handle all requests.
+	// If partlyLastResort is true, the cluster is changing gradually to or from last resort. During
+	// a gradual change to or from last resort, clients use all parts, because the parts in service
+	// may be too few to handle all requests.
 	partlyLastResort bool
 	// If unused is true, the cluster's endpoints are never served. Clients do not wait for an
 	// unused cluster, and its endpoints do not compete for addresses.
@@ -56,8 +56,8 @@ func newSteering(in inputs, now func() time.Time) *steering {
 	return st
 }
 
-// prefers reports whether the service has a preference that can affect clients. For a Service with
-// one member, only the term zone can affect clients.
+// prefers reports whether the service has a preference that can affect clients. If the service is
+// not federated, only the term ClientZone can affect clients.
 func (st *steering) prefers(d *Definition) bool {
 	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())
 }

@@ -15,8 +15,8 @@ type tierUsage struct {
 	// reported is the first value of inUse.
 	reported int
 	// If n > 0, sufficed[n] is the start of the uninterrupted period in which the first n tiers
-	// have sufficed. If these tiers do not suffice now, sufficed[n] is zero. The last element is
-	// the start of the period in which at least one endpoint in service has been ready: see
+	// have sufficed. If the first n tiers do not suffice now, sufficed[n] is zero. The last element
+	// is the start of the period in which at least one endpoint in service has been ready: see
 	// tierCounts.others.
 	sufficed []time.Time
 	use      use       // result of the last call to decide
@@ -33,7 +33,7 @@ type tierCounts struct {
 	others       int // ready endpoints in tiers, except those of clusters that are partly last resort
 }
 
-// row returns the sums for the first n tiers, without endpoints of last resort.
+// row returns the total counts of the first n tiers, without endpoints of last resort.
 func (c tierCounts) row(n int) (sum row) {
 	sum.tiers = min(n, len(c.ready)-1)
 	for i := range sum.tiers {
@@ -54,8 +54,8 @@ func (r row) describe(st *steering) string {
 	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
-// use says how much of each tier clients receive. Each byte is the number of parts of one tier that
-// clients no longer use.
+// A use says how much of each tier clients receive. Each byte is the number of parts of one tier
+// that clients no longer use.
 type use string
 
 // everything means that clients are not steered.
@@ -73,8 +73,8 @@ func (v *tierUsage) decidedBy(st *steering) bool {
 	return sameTiers(v.steering.preference.Tiers, st.preference.Tiers)
 }
 
-// restart replaces the preference. The tiers of the clients' current endpoints stay in use until
-// they have not been needed for long enough.
+// restart replaces the preference. Tiers of the clients' current endpoints stay in use at first,
+// even if the new preference does not need them.
 func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
 	*v = tierUsage{steering: st, reported: v.reported}
 	last := 0
@@ -92,8 +92,8 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 // have been dropped.
 //
 // When new counts arrive, the previous counts may already require that a tier be dropped. To make
-// the result independent of the order of these events, decide drops such a tier before using the
-// new counts.
+// the result independent of the order of events, decide drops unneeded tiers before using the new
+// counts.
 func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
@@ -125,9 +125,9 @@ func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 	return inUse
 }
 
-// needed records, for each number of leading tiers, whether they suffice now, and returns how many
-// tiers clients need. If all tiers together do not suffice, clients need all of them. While only
-// endpoints of last resort are ready, clients need these endpoints too.
+// needed updates the times in v.sufficed, and returns how many tiers clients need. If all tiers
+// together do not suffice, clients need all of them. While only endpoints of last resort are ready,
+// clients need these endpoints too.
 func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
@@ -221,8 +221,8 @@ func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 }
 
 // unneededSince returns the time at which a tier ceased to be needed because the tiers before it
-// began to suffice. Last resort is not needed while another endpoint is ready. If the tier is
-// needed, the time is zero.
+// began to suffice. Endpoints of last resort are not needed while any other endpoint is ready. If
+// the tier is needed, the time is zero.
 func (v *tierUsage) unneededSince(st *steering, place int) (since time.Time) {
 	if place == st.lastResort() {
 		return v.sufficed[place+1]
