@@ -125,8 +125,8 @@ func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 	return &countedCall{ss, c, m, time.Now()}
 }
 
-// end counts the end of the call. If the call has panicked, end replaces the call's result with an
-// error. The end method must be deferred directly, because it calls recover.
+// end records the end of the call in the metrics. If the call has panicked, end replaces the call's
+// result with an error. The end method must be deferred directly, because it calls recover.
 func (c *countedCall) end(err *error) {
 	if r := recover(); r != nil {
 		*err = c.metrics.panicked(c.method.name, r)
@@ -178,9 +178,9 @@ func transportOf(ctx context.Context) (statusWriter, error) {
 	return transport, nil
 }
 
-// streamRegistrar registers each unary method as a stream with one request and one response, which
-// looks the same to clients. For a unary method, gRPC waits for the request before calling an
-// interceptor. For a stream, the interceptor can refuse the call immediately, or end it if the
+// streamRegistrar registers each unary method as a stream with one request and one response.
+// Clients cannot tell the difference. For a unary method, gRPC waits for the request before calling
+// an interceptor. For a stream, the interceptor can refuse the call immediately, or end it if the
 // request does not arrive.
 type streamRegistrar struct {
 	*grpc.Server

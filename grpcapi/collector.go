@@ -14,8 +14,8 @@ import (
 // open streams and views, and disappear with them.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. No descriptors are sent, so Prometheus checks the
-// series when collecting them.
+// Describe implements prometheus.Collector. Because Describe sends no descriptors, Prometheus
+// checks the series on each scrape instead of at registration.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -178,10 +178,11 @@ var (
 	subscribersDesc = prometheus.NewDesc("endpoints_subscribers",
 		"Number of Get streams that receive the Service's endpoints.", memberLabels, nil)
 	updatesDesc = prometheus.NewDesc("endpoints_updates",
-		"Number of changes to the Service's endpoints while it had Get streams.", memberLabels, nil)
+		"Number of changes to the Service's endpoints while at least one Get stream was open for the Service.",
+		memberLabels, nil)
 	podsDesc = prometheus.NewDesc("endpoints_pods",
 		"Number of the Service's endpoints that each Get stream receives. "+
-			"If zones or node hints make this number differ, the largest number is reported.", memberLabels, nil)
+			"If the number depends on the client's zone or node, the largest number is reported.", memberLabels, nil)
 	existsDesc = prometheus.NewDesc("endpoints_exists",
 		"1 if the Service exists in its cluster, and 0 if it does not exist.", memberLabels, nil)
 )
@@ -282,13 +283,14 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 	}
 }
 
-// seriesOf returns the member's series in which a view is counted. Clients can invent any number of
-// hostnames and nodes, so the labels hostname and nodename are empty in some cases:
+// seriesOf returns the labels of the series in which a view is counted for a member. Clients can
+// invent any number of hostnames and nodes, so the labels hostname and nodename are empty in some
+// cases:
 //
 //   - If a view has no endpoints, both labels are empty.
 //   - If a view has no endpoints on its own node, the label nodename is empty.
-//   - If node hints choose the endpoints of a view, the label nodename is empty. With this label, a
-//     Service with a Pod on each of thousands of nodes would create thousands of series.
+//   - If node hints choose the endpoints of a view, the label nodename is empty. A series for each
+//     of thousands of nodes would use too much memory.
 //
 // Views of undeclared ports are counted for port 0.
 func seriesOf(m federation.Member, u *getUse) memberSeries {
@@ -326,8 +328,8 @@ func shareOf(
 type profileSeries struct{ namespace, profile string }
 
 // profileSeriesOf returns the series in which streams with the given key are counted. A stream is
-// counted both for the ServiceProfile in the client's namespace, which takes precedence, and for
-// that in the service's namespace. If the key identifies an endpoint, ok is false.
+// counted for the ServiceProfiles in two namespaces: the client's, which takes precedence, and the
+// service's. If the key identifies an endpoint, ok is false.
 func profileSeriesOf(k federation.ProfileKey, p *federation.Profile, domain string) (list []profileSeries, ok bool) {
 	to, ok := serviceOf(k, p)
 	if !ok {
@@ -342,4 +344,5 @@ func profileSeriesOf(k federation.ProfileKey, p *federation.Profile, domain stri
 }
 
 var profileUpdatesDesc = prometheus.NewDesc("profile_updates",
-	"Number of changes to the ServiceProfile while it had GetProfile streams.", []string{"namespace", "profile"}, nil)
+	"Number of changes to the ServiceProfile while at least one GetProfile stream used it.",
+	[]string{"namespace", "profile"}, nil)

@@ -29,7 +29,8 @@ import (
 // can leave up to 64 KiB of buffered data behind.
 const maxStalled = 100
 
-// The metric isthmus_connections_closed_total has a label "reason" with these values.
+// The following constants are values for the label "reason" of the metric
+// isthmus_connections_closed_total.
 const (
 	closedStalled    = "stalled"    // maxStalled streams on the connection have stalled
 	closedReflection = "reflection" // the client did not read a reflection response in time
@@ -143,9 +144,9 @@ func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 
 var statusTooOld = status.New(codes.Unavailable, "the connection has reached its maximum age")
 
-// minAnswered is the minimum time between a stream's first message and its end because of the
-// connection's age. Without this minimum, the streams of a proxy that stays on an old connection
-// would end again and again.
+// minAnswered is the minimum time from the first message of a stream until the maximum age of the
+// connection ends the stream. Without this minimum, the streams of a proxy that stays on an old
+// connection would end again and again.
 const minAnswered = time.Second
 
 // maximumAge returns keepalive parameters that make gRPC send GOAWAY and later close the

@@ -14,7 +14,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Question describes the Get call that Explain explains.
+// Question contains the arguments of Server.Explain.
 type Question struct {
 	Authority string
 	Token     string

@@ -236,14 +236,14 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 	return st.after(max(0, st.server.opts.FirstFrame-st.emptyFor()))
 }
 
-// newest returns the newest set for the client, from the view for the client's current key. While
-// the service's traffic policy is changing, ok may be false, and the set must not be sent. Another
-// set then follows soon.
+// newest returns the newest set for the client, from the view for the client's current key. If ok
+// is false, the traffic policy of the service is changing, so the set must not be sent. Another set
+// follows soon.
 //
-// The set of the view without a node says whether node hints choose the client's endpoints. The two
-// views may disagree, because one of their sets is about to be replaced or their clients use
-// different tiers. If the views disagree, newest returns the set of the view with the client's
-// node.
+// The set of the view without a node says whether node hints choose the client's endpoints. The
+// views with and without the client's node may disagree about node hints, because one set is
+// outdated or the clients use different tiers. If the views disagree about node hints, newest
+// returns the set of the view with the client's node.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()

@@ -26,7 +26,7 @@ var (
 //
 // Below the limit, every client address can use as much as it requests. At the limit, addresses
 // that use less than the average are still served, until the total exceeds the limit by an eighth.
-// A client that uses a lot therefore cannot lock out clients with other addresses.
+// A client that uses a large share cannot lock out clients with other addresses.
 type quota struct {
 	limit   int64          // fixed, as are full, refused and log
 	full    *status.Status // the status of a call that is refused at the limit
@@ -135,7 +135,7 @@ func (q *quota) refuse(what string) error {
 }
 
 // tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. Each call
-// counts until the call's context is canceled.
+// counts toward the quota until the call's context is canceled.
 //
 // If a call has a deadline, tap lets the interceptor refuse the call instead. If tap itself refused
 // the call, the timer of the call's context would stay in memory until the deadline.

@@ -61,8 +61,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		late: newCounter("isthmus_first_frame_timeouts_total",
 			"Number of Get streams that began without some clusters, because these clusters took too long."),
 		workloadUpdates: newCounter("workload_updates",
-			"Number of changes to the profiles that GetProfile streams receive for endpoints, "+
-				"and for addresses without a known object."),
+			"Number of changes to profiles that GetProfile streams receive for endpoints or unknown addresses."),
 		propagation: &propagation{
 			table:     s.table,
 			byCluster: make(map[federation.ClusterName]prometheus.Histogram),
@@ -114,10 +113,9 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 // any number of series by requesting invented hostnames and not reading the messages.
 const maxOverflows = 1000
 
-// overflows counts stalled streams by the full authority of their destination. While a stream is
-// open, the series in which the stream would be counted exists, with an initial value of zero. A
-// series that has counted a stall exists until its service is removed, or until maxOverflows other
-// series have counted a stall.
+// overflows counts stalled streams by the full authority of their destination. The series for an
+// open stream exists before the first stall, with the value zero. A series that has counted a stall
+// exists until its service is removed, or until maxOverflows other series have counted a stall.
 type overflows struct {
 	table *federation.Table // fixed, as are desc and open
 	desc  *prometheus.Desc
@@ -174,8 +172,8 @@ func (o *overflows) collect(ch chan<- prometheus.Metric) {
 
 func keyOf(labels []string) string { return strings.Join(labels, "\x00") }
 
-// propagation measures, for each linked cluster, the time between a change and the message that
-// sends the change.
+// propagation measures, for each linked cluster, the time from receiving a change until sending the
+// change to a proxy.
 type propagation struct {
 	table *federation.Table
 
@@ -212,8 +210,8 @@ func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
 	return h
 }
 
-// Describe implements prometheus.Collector. No descriptors are sent, because the set of clusters
-// changes.
+// Describe implements prometheus.Collector. Describe sends no descriptors, because the set of
+// clusters changes.
 func (p *propagation) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -240,7 +238,7 @@ type profileUpdates struct {
 	by map[profileSeries]uint64
 }
 
-// maxProfileUpdates is the maximum number of series between two scrapes. The limit exists because
+// maxProfileUpdates is the maximum number of series in a profileUpdates. The limit exists because
 // clients can invent namespaces.
 const maxProfileUpdates = 100_000
 

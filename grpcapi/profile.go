@@ -27,7 +27,8 @@ func newProfileStream(s *Server, key federation.ProfileKey, out sink, transport 
 	return st
 }
 
-// begin implements producer without waiting, because every destination has a profile immediately.
+// begin implements producer. The method does not wait, because every destination has a profile
+// immediately.
 func (st *profileStream) begin(context.Context) error {
 	st.view = st.server.profileViews.acquire(st.key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.dir.Profile, st.server.viewMemory, costOfProfile)
@@ -104,8 +105,8 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 	case federation.NoAddress:
 		return invalidAuthority(st.name())
 	case federation.Ambiguous:
-		// The code is Unavailable so that proxies retry, because the conflict is temporary. Proxies
-		// would not retry after FailedPrecondition.
+		// The conflict is temporary, so the call fails with Unavailable, which makes proxies retry.
+		// Proxies do not retry a call that fails with FailedPrecondition.
 		return status.Errorf(codes.Unavailable, "found %s", p.Claimed)
 	}
 	return nil

@@ -105,8 +105,8 @@ func invalidAuthority(authority string) error {
 	return status.Errorf(codes.InvalidArgument, "Invalid authority: %s", quoted(authority))
 }
 
-// maxQuoted is the maximum length of client input in a status, which is longer than any valid
-// authority.
+// maxQuoted is the maximum length of client input in a status, in bytes. Valid authorities are
+// shorter.
 const maxQuoted = 512
 
 // quoted returns the beginning of client input, for use in a status. The result is short, because a

@@ -169,8 +169,8 @@ const (
 	// needs.
 	maxRequest = 16 << 10
 	// maxHeaders is the maximum size of a call's headers, in bytes. Each header counts as the
-	// length of its text plus 32 bytes. The headers sent by a proxy need less than 1 KiB, but
-	// headers stay in memory until the call ends.
+	// length of its text plus 32 bytes. A proxy sends less than 1 KiB of headers. The limit is low
+	// because headers stay in memory until the call ends.
 	maxHeaders = 2 << 10
 	// requestWindow is the flow control window of each call and each connection, in bytes. This
 	// fixed size is HTTP/2's default and gRPC's minimum. By default, gRPC would increase the
@@ -184,7 +184,7 @@ const (
 // GRPC returns a gRPC server with the Destination, health and reflection services. The health
 // service reports SERVING until MarkNotServing or Finish is called.
 //
-// Extra options override the options of the Server, and extra interceptors run after its
+// Extra options override the Server's options, and extra interceptors run after the Server's
 // interceptors. The extra options must not include a tap handle or credentials.
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
@@ -221,9 +221,9 @@ func (s *Server) Streams() int { return s.streams.count() }
 func (s *Server) MarkNotServing() { s.health.Shutdown() }
 
 // Drain ends every open stream with Unavailable, after a random delay of at most Options.Drain. The
-// random delays prevent proxies from reconnecting all at once. Streams that start later, or that
-// have not sent their first message yet, stay open. Drain returns when it has ended the last
-// stream, or when ctx is done.
+// random delays prevent proxies from reconnecting all at once. Streams that start after Drain is
+// called, and streams that have not sent their first message yet, stay open. Drain returns when it
+// has ended the last stream, or when ctx is done.
 //
 // Drain does not refuse new streams, because a refusal could keep a proxy away from every replica.
 // Proxies cache DNS responses for up to half a minute. After each refusal, a proxy doubles its
@@ -272,8 +272,8 @@ func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
 		zap.String("profile", sp.Namespace+"/"+sp.Name), zap.Int("bytes", bytes))
 }
 
-// clock converts a time to nanoseconds on the server's monotonic clock. These times fit into atomic
-// integers. The result is never 0, so that 0 can mean "not set".
+// clock converts a time to nanoseconds on the server's monotonic clock. The result fits into an
+// atomic.Int64 and is never 0, so that 0 can mean "not set".
 func (s *Server) clock(t time.Time) int64 { return int64(t.Sub(s.began)) }
 
 func (s *Server) now() int64 { return s.clock(time.Now()) }

@@ -41,7 +41,7 @@ type producer interface {
 // of this package fail.
 type statusWriter interface{ WriteStatus(*status.Status) error }
 
-// Other goroutines end streams with these statuses.
+// Goroutines other than the handler's end streams with the following statuses.
 var (
 	statusDraining = status.New(codes.Unavailable, "the replica is shutting down")
 	statusStalled  = status.New(codes.Unavailable, "the proxy has not read an update for too long")
@@ -76,7 +76,7 @@ type stream struct {
 	answered atomic.Bool                   // the first messages have been sent
 	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine has ended the stream, or nil
 
-	// Only Get streams set these fields, for the debug API.
+	// The following fields are for the debug API, and only Get streams set them.
 	usedView atomic.Pointer[getView]        // nil if none yet
 	heldSet  atomic.Pointer[federation.Set] // the last set that was sent or is being sent; nil if none yet
 }
@@ -213,9 +213,9 @@ func (st *stream) markAnswered() {
 	st.guardAge()
 }
 
-// pause waits until Options.Pace has passed since the last message was started. The time that the
-// proxy took to read that message is part of the pause. If the stream ends during the pause, the
-// result is false.
+// pause waits until Options.Pace has passed since the stream began to send its last message. The
+// time that the proxy takes to read a message counts toward the pause. If the stream ends during
+// the pause, the result is false.
 func (st *stream) pause() (ok bool) {
 	st.madeAt = st.server.now()
 	wait := st.server.opts.Pace - time.Duration(st.madeAt-st.sentAt.Load())
@@ -248,13 +248,13 @@ const turnsPerProcessor = 8
 // turns is a semaphore that limits how many streams produce updates at the same time.
 //
 // Go runs goroutines roughly in the order in which they become runnable. A change to a popular
-// service makes tens of thousands of streams runnable. Without turns, the goroutines that read
-// watches and publish sets would wait for the updates of all streams, several times per event. With
+// service makes tens of thousands of streams runnable. Without turns, goroutines that read watches
+// and publish sets would have to wait for the updates of all streams several times per event. With
 // turns, these goroutines only wait until each runnable stream has queued for a turn. A stream that
 // waits for a turn also skips sets that are replaced in the meantime.
 //
-// A stream holds its turn while it looks up its set, and while it or another stream encodes the
-// messages. A stream does not need a turn for its first messages.
+// A stream holds its turn while it looks up its set and encodes messages, or waits for another
+// stream to encode them. A stream does not need a turn for its first messages.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }
@@ -280,7 +280,7 @@ func (st *stream) takeTurn() (ok bool) {
 func (st *stream) endTurn() { <-st.server.turns }
 
 // expire is called when the timer fires, because a send is taking too long or the connection is too
-// old. The call may come late, after the send has ended and the timer has been reset.
+// old. The method may run late, after the send has ended and the timer has been reset.
 func (st *stream) expire() {
 	now := st.server.now()
 	sending := st.sending.Load()
@@ -314,7 +314,7 @@ func (st *stream) endError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// release closes a producer. If the stream has stalled, the stall is counted for its connection.
+// release closes a producer, and counts a stall for the connection if the stream has stalled.
 func release(p producer) {
 	st := p.common()
 	defer st.server.streams.remove(st)

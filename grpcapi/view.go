@@ -28,9 +28,9 @@ type viewBase[K comparable, T any] struct {
 	served bool  // guarded by mu; more streams may use the view, even if the quota is exhausted
 }
 
-// If the watch has not been started yet, startWatch starts the watch and charges its cost to the
-// quota. The first result is true if the quota has room, or if the view already serves other
-// streams. The second result is the cost, or 0 if the watch had already been started.
+// If the watch has not been started yet, startWatch starts the watch and charges the cost of the
+// view to the quota. The first result is true if the quota has room, or if the view already serves
+// other streams. The second result is the cost, or 0 if the watch had already been started.
 //
 // If the first result is false, stream.admit determines whether the stream is served.
 func (b *viewBase[K, T]) startWatch(
@@ -64,7 +64,7 @@ func (b *viewBase[K, T]) setCost(cost int64) {
 	b.cost = cost
 }
 
-// close closes the watch if it has been started. Afterwards, streams must not use the view.
+// close closes the watch if it has been started. After close, streams must not use the view.
 func (b *viewBase[K, T]) close() {
 	if b.watch != nil {
 		b.watch.Close()
@@ -81,18 +81,18 @@ type cachedView[K comparable, T any] interface {
 	comparable
 	base() *viewBase[K, T]
 	// becomeIdle is called when the last stream has stopped using the view. The method frees memory
-	// that an idle view does not need, and returns the estimated size of the rest in bytes. If the
-	// result is zero, the view is not cached.
+	// that an idle view does not need, and returns the estimated size of the idle view in bytes. If
+	// the result is zero, the view is not cached.
 	becomeIdle() int
 }
 
 // viewCache holds the views of one RPC by key. A view that no stream uses is idle. Idle views stay
 // cached for Options.Linger, because proxies usually reopen quiet streams soon after they end.
 //
-// Clients can invent names, namespaces, and the ports of Pods and instances. Views of names that do
-// not exist are therefore not cached. Views of other invented destinations can evict idle views.
-// All idle views together cannot exceed Options.IdleViews and Options.IdleBytes. When the quota is
-// exhausted, idle views are evicted, and no further views are cached.
+// Clients can invent names, namespaces, and the ports of Pods and instances. Views of nonexistent
+// names are not cached. Views for invented namespaces and ports are cached, and can evict other
+// idle views. All idle views together cannot exceed Options.IdleViews and Options.IdleBytes. When
+// the quota is exhausted, idle views are evicted, and no further views are cached.
 //
 // The expirable cache in the LRU library is not used, because it starts a goroutine that never
 // ends.
@@ -127,7 +127,7 @@ func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *quota,
 }
 
 // acquire returns the view for a key, and creates the view if necessary. The caller must call
-// startWatch before using the view, and release when its stream no longer uses the view.
+// startWatch before using the view, and must call release when its stream no longer uses the view.
 func (c *viewCache[K, T, V]) acquire(k K) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +142,7 @@ func (c *viewCache[K, T, V]) acquire(k K) V {
 	return v
 }
 
-// removeIdle removes the view from the idle views, if it is one of them. The caller must hold c.mu.
+// If the view is idle, removeIdle removes it from the idle views. The caller must hold c.mu.
 func (c *viewCache[K, T, V]) removeIdle(b *viewBase[K, T]) {
 	if c.idle.Remove(b.key) {
 		c.weight -= b.weight
@@ -155,8 +155,8 @@ func (c *viewCache[K, T, V]) release(v V) {
 	}
 }
 
-// retire ends a stream's use of a view. The result contains the views that the caller must close:
-// either the view itself, or older idle views that it evicts.
+// retire ends a stream's use of a view. The caller must close the returned views: the view itself,
+// or older idle views that were evicted.
 func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,12 +294,13 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 }
 
 const (
-	// maxSteps is the maximum number of cached steps to the newest set per view.
+	// maxSteps is the maximum number of steps to the newest set that each view caches.
 	maxSteps = 8
 	// manyEndpoints is the minimum number of endpoints in a large set.
 	manyEndpoints = 64
-	// firstKept is how long a view caches the first messages of a large set. New streams usually
-	// arrive at about the same time, and the messages use a large part of the replica's memory.
+	// firstKept is how long a view caches the first messages of a large set. A short time suffices,
+	// because new streams usually arrive at about the same time. The cached messages of large sets
+	// can use a large part of the replica's memory.
 	firstKept = time.Second
 )
 
@@ -379,9 +380,9 @@ func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 }
 
 // messagesAfterHints returns the messages for the step from a set that node hints have chosen. When
-// node hints are no longer used, the streams on all nodes need such messages at once, each from a
-// different small set. The messages add all endpoints, as for a new stream, so that all these
-// streams can share the large messages.
+// node hints are no longer used, the streams on all nodes switch from different small sets to the
+// same large set at once. The messages add all endpoints, as for a new stream, so that the streams
+// on all nodes can share them.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
@@ -451,7 +452,7 @@ func (v *getView) forgetFirst(version uint64) {
 //
 // A profile can have several encoded messages, which are called variants. If a ServiceProfile is
 // rejected, each proxy keeps the last routes that it received for the service. The message for a
-// rejected ServiceProfile therefore depends on these routes.
+// rejected ServiceProfile depends on the last routes that the proxy received.
 type profileView struct {
 	viewBase[federation.ProfileKey, *federation.Profile]
 	server *Server

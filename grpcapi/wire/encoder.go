@@ -113,8 +113,8 @@ func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)
 }
 
-// addSharing encodes endpoints that all have the shared labels. If the endpoints need more than
-// limit messages, the result is nil.
+// addSharing encodes endpoints whose shared labels are sent only once per message. If the endpoints
+// need more than limit messages, the result is nil.
 func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, limit int) []*Frame {
 	var head []byte
 	for _, l := range shared {
@@ -216,9 +216,9 @@ func meshed(ep *federation.Endpoint) bool {
 	return ep.Meshed
 }
 
-// appendHint appends the protocol hint of a meshed endpoint. Even an empty hint is sent, because it
-// means that the endpoint is meshed. Only an address without a Pod or Workload has no hint if
-// HTTP/2 is disabled.
+// appendHint appends the protocol hint of a meshed endpoint. For a Pod or Workload, even an empty
+// hint is sent, because the hint means that the endpoint is meshed. If HTTP/2 is disabled, no hint
+// is sent for an address without a Pod or Workload.
 func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 	h2 := e.options.H2Upgrade || ep.Kind == federation.Workload
 	if ep.Kind == federation.Address {
@@ -257,8 +257,8 @@ func zone(ep *federation.Endpoint) string {
 const weight = 10000
 
 // sharedLabels returns the labels that all endpoints in the list have in common, so that the
-// message contains them only once. The endpoints of a typical Deployment differ only in name and
-// locality, so the message is a third smaller.
+// message contains them only once. Sharing labels makes the messages for a typical Deployment a
+// third smaller, because its endpoints differ only in name and locality.
 //
 // For a single endpoint, only the labels of its slice are shared, as in messages from Linkerd's
 // controller.
@@ -327,9 +327,9 @@ const targetCluster = "target_cluster"
 
 func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
-// ofAddress reports whether a label must be sent with the address instead of being shared. For
-// example, "linkerd diagnostics endpoints" expects the endpoint's name among the labels of the
-// address. Proxies expect the label zone_locality among these labels.
+// ofAddress reports whether a label must be sent with the address instead of being shared. Among
+// the labels of the address, "linkerd diagnostics endpoints" expects the endpoint's name, and
+// proxies expect zone_locality.
 //
 // A label must be in the same place in every message: with the address, or among the shared labels.
 // If the place of a label changed, proxies would treat the endpoint as changed and rebuild it.
@@ -365,7 +365,7 @@ func appendLabel(b []byte, field protowire.Number, name, value string) []byte {
 	})
 }
 
-// Profile encodes a profile as a single message. The routing is only used for the profile of a
+// Profile encodes a profile as a single message. The routing is used only for the profile of a
 // service. If the destination has no profile, the message is empty.
 func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	var parts mem.BufferSlice

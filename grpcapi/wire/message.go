@@ -92,7 +92,7 @@ func newFrame(field protowire.Number, body []byte) *Frame {
 
 // spread orders the endpoints of a set that is too large for one message. When a proxy reconnects,
 // it drops all endpoints that are not in the first message, until it receives the next message. The
-// first message must therefore contain a fair share of the endpoints in each cluster and zone.
+// first message must contain a fair share of the endpoints in each cluster and zone.
 //
 // The order depends only on the addresses, so that all streams and replicas begin with the same
 // endpoints.
@@ -147,7 +147,7 @@ func hashAddr(ep *federation.Endpoint) uint64 {
 	return h.Sum64()
 }
 
-// Field numbers of Update and of the messages inside an Update.
+// The following constants are the field numbers of Update and of the messages inside an Update.
 const (
 	updateAdd         protowire.Number = 1
 	updateRemove      protowire.Number = 2
@@ -159,7 +159,8 @@ const (
 	noEndpointsExists protowire.Number = 1
 )
 
-// Field numbers of WeightedAddr and of the messages inside a WeightedAddr.
+// The following constants are the field numbers of WeightedAddr and of the messages inside a
+// WeightedAddr.
 const (
 	addrAddr      protowire.Number = 1
 	addrWeight    protowire.Number = 3
@@ -185,7 +186,7 @@ const (
 	v6Last  protowire.Number = 2
 )
 
-// Field numbers of an entry of metric_labels.
+// The following constants are the field numbers of entries in metric_labels.
 const (
 	labelName  protowire.Number = 1
 	labelValue protowire.Number = 2

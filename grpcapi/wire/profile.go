@@ -30,8 +30,8 @@ const maxProfile = 4 << 20
 const maxRouting = maxProfile - 1<<10
 
 // Routing is the part of a service port's encoded profile that comes from a ServiceProfile: routes,
-// retry budget and traffic splits. A Routing can be large, and the clients in each namespace have
-// their own profile. Each Routing is therefore encoded only once, when it is first needed, and all
+// retry budget and traffic splits. A Routing can be large, and is often the same for clients in
+// different namespaces. Each Routing is encoded only once, when it is first needed, and all
 // messages share its bytes.
 type Routing struct {
 	profile *federation.ServiceProfile
@@ -59,8 +59,8 @@ type Routings struct {
 }
 
 // NewRoutings returns an empty Routings. If a ServiceProfile might make a profile larger than
-// proxies accept, its routing is replaced with the default routing. The tooLarge function is called
-// with the ServiceProfile and the size of its routing when such a profile is first encoded.
+// proxies accept, its routing is replaced with the default routing. When a routing that is too
+// large is first encoded, tooLarge is called with the ServiceProfile and the size of the routing.
 func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routings {
 	b := marshal(routing(&federation.ServiceProfile{}, 0))
 	return &Routings{

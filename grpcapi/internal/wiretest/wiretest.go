@@ -20,7 +20,7 @@ import (
 	"isthmus/federation"
 )
 
-// Until waits up to a minute for ok to return true. Another goroutine must make the condition true.
+// Until waits up to a minute for ok to return true. Another goroutine must make ok return true.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -73,7 +73,7 @@ func HTTP2Params() *pb.Http2ClientParams {
 	}}
 }
 
-// Shop returns a meshed Pod that also appears in the logs of Linkerd's destination controller.
+// Shop returns an example of a meshed Pod, taken from the logs of Linkerd's destination controller.
 func Shop() *federation.Endpoint {
 	const id = "default.simple-app.serviceaccount.identity.linkerd.cluster.local"
 	return &federation.Endpoint{
