@@ -15,14 +15,15 @@ import (
 
 // CatalogOptions configure a Catalog. Selectors is required.
 type CatalogOptions struct {
-	// Selectors returns the selectors for the exported Services of a cluster. The name is empty for
-	// the local cluster. Selectors must be safe for concurrent use and must not block. When the
-	// selectors of a cluster have changed, call [clusterstore.Store.RelistServices].
+	// Selectors returns the selectors for the exported Services of a cluster. For the local
+	// cluster, Selectors is called with an empty name. Selectors must be safe for concurrent use
+	// and must not block. When the selectors of a cluster have changed, call
+	// [clusterstore.Store.RelistServices].
 	Selectors func(cluster string) plan.Selectors
 	// ServiceExports enables watches of ServiceExports, and of ServiceImports in the local cluster.
 	ServiceExports bool
-	// Defaults are the settings of a link whose Secret has no annotations for exports. The default
-	// ExcludeLabels also apply to the local cluster.
+	// Defaults are the settings for links whose Secrets have no annotations for exports. The
+	// default ExcludeLabels also apply to the local cluster.
 	Defaults plan.LinkSettings
 }
 
@@ -45,7 +46,7 @@ type catalogued struct {
 
 func NewCatalog(o CatalogOptions) *Catalog { return &Catalog{o: o} }
 
-// StoreOptions returns options with which a Store and its clusters cache the data for the Catalog.
+// StoreOptions returns options that make a Store and its clusters cache the data for the Catalog.
 func (c *Catalog) StoreOptions() *clusterstore.ExportOptions {
 	return &clusterstore.ExportOptions{
 		Hooks:    c.hooks,

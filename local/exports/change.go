@@ -41,8 +41,8 @@ type Change struct {
 	Verb Verb
 	Of   plan.ID   // name of the exports
 	For  plan.Kind // kind of the object; empty if unknown
-	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition. A
-	// nil value means that the object does not exist in that state.
+	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition.
+	// Before is nil if the object does not exist yet, and After is nil if the object is deleted.
 	Before, After any
 
 	waits   bool          // another object must be written first
@@ -52,9 +52,9 @@ type Change struct {
 	do      do
 }
 
-// turnOfImport returns the turn in which ServiceImports and ServiceExports are written.
-// ServiceImports and ServiceExports have separate turns, because the API may be slow only for these
-// kinds. All objects without an export share one turn, regardless of their kind.
+// turnOfImport returns the turn for writes of ServiceImports and ServiceExports. Writes of Services
+// have different turns, because the API may be slow only for ServiceImports and ServiceExports. All
+// objects that no export requests share one turn, regardless of their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn
@@ -187,10 +187,10 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	return all
 }
 
-// over returns a function that computes the object to write in place of an existing object, which
-// may be nil. If the object is already correct, or if Isthmus does not manage it, the returned
-// function returns nil. The next function returns the wanted state for a current state, and whether
-// the states differ.
+// over combines its arguments into a function that returns the object to write in place of an
+// existing object, which may be nil. If the existing object is already correct or is not managed by
+// Isthmus, the returned function returns nil. The next argument computes the wanted state from the
+// current state, and reports whether the two states differ.
 func over[O kept, P any](
 	read func(O) *P, mine func(*P) bool, next func(*P) (P, bool), write func(*P, O) O,
 ) func(have O) O {

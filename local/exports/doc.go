@@ -1,7 +1,7 @@
 // Package exports writes the Services and ServiceImports through which clients reach the exports of
 // other clusters, and the conditions of the local cluster's ServiceExports. Package
 // local/exports/plan computes the wanted objects, and [Changes] lists the writes. Only one replica
-// writes at a time, because its [Writer] must hold a Lease (see local/lease).
+// writes at a time, because a [Writer] must hold a Lease (see local/lease).
 //
 //	w, err := exports.New(exports.Options{
 //		Services:  client.Services,
@@ -17,9 +17,10 @@
 // Callers may rely on the following:
 //
 //   - The writer changes or deletes only objects with the mark of Isthmus and objects that the plan
-//     has adopted. The writer verifies this rule on a fresh read before each write.
-//   - Each write contains the object's UID and resource version. If the object has changed in the
-//     meantime, the writer reads the object again and retries.
+//     has adopted. Before each write, the writer reads the object again to verify that Isthmus
+//     manages the object.
+//   - Each write contains the object's UID and resource version. If the object has changed since
+//     the read, the writer reads the object again and retries.
 //   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
 //     lost. When Run's context ends, Run finishes pending writes within 10 s and then releases the
 //     Lease.
@@ -29,18 +30,19 @@
 //   - An object is written at most once a second. An object that keeps changing is written less
 //     often, down to once a minute.
 //   - At most 50 writes begin per second. Links take turns, and the namespaces of each link take
-//     turns. All objects without an export share one turn.
-//   - A failed write does not delay other objects. The writer retries it indefinitely, with a
-//     back-off from 1 s to 5 min. Until a write has failed five times, it also delays deletions for
-//     the same exports.
+//     turns. All objects that no export requests share one turn.
+//   - A failed write does not delay other objects. The writer retries a failed write indefinitely,
+//     with a back-off from 1 s to 5 min. Deletions for the same exports wait until the write has
+//     succeeded or has failed five times.
 //   - The writer does not write an object that already has the wanted content, and does not rewrite
 //     fields that an older version of the kind drops.
 //
 // # Linkerd's service mirrors
 //
 // [Mirrors] finds the links for which a Linkerd service mirror is running, so that Isthmus does not
-// write their Services. [Mirrors] also provides the selectors of exported Services in linked
-// clusters. Mirrors reads Leases and Links in the namespace of Linkerd's multicluster extension.
+// write Services for the same links. [Mirrors] also provides the selectors of exported Services in
+// linked clusters. Mirrors reads Leases and Links in the namespace of Linkerd's multicluster
+// extension.
 //
 //	m := exports.NewMirrors(exports.MirrorsOptions{
 //		Sources:          client.Sources,
@@ -56,16 +58,16 @@
 //
 // Callers may rely on the following behavior of Leases:
 //
-//   - Isthmus leaves a link to Linkerd while a mirror renews the Lease service-mirror-write-NAME
-//     within its duration. NAME is the link's name, or the name of a Link object whose
-//     targetClusterName is the link's name.
-//   - Isthmus leaves the local cluster to Linkerd while a mirror renews local-service-mirror-write.
-//   - Isthmus may adopt objects that Linkerd wrote once this process has read the Leases for
-//     UnlinkedAfter without seeing the Lease held. If no read succeeds for 30 s, the period starts
-//     again.
-//   - This process measures all times with its own clock, so clocks may differ. A Lease counts as
-//     held for its duration after this process first sees a renewal. After a restart, the Lease of
-//     a stopped mirror therefore counts as held once more.
+//   - Isthmus leaves a link to Linkerd while a mirror holds the Lease service-mirror-write-NAME.
+//     NAME is the name of the link, or of a Link object whose targetClusterName is the name of the
+//     link.
+//   - Isthmus leaves the local cluster to Linkerd while a mirror holds local-service-mirror-write.
+//   - Once this process has read Leases for UnlinkedAfter without seeing the mirror's Lease held,
+//     Isthmus may adopt the objects that Linkerd wrote. If no read of Leases succeeds for 30 s, the
+//     period of UnlinkedAfter starts again.
+//   - This process measures all times with its own clock, so clocks may differ. After this process
+//     sees a renewal, it treats the Lease as held for the duration of the Lease. A restarted
+//     process also treats the Lease of a stopped mirror as held for one duration.
 //   - While Leases or Links cannot be read, Isthmus does not change objects that Linkerd wrote.
 //
 // Callers may rely on the following behavior of Links:
@@ -86,7 +88,7 @@
 // one request to API discovery every 5 s.
 //
 // Isthmus does not watch Leases, because each mirror renews its Lease every 2 s, and each replica
-// would receive all these events. A stalled watch would also look as if the mirrors had stopped.
+// would receive all these events. A stalled watch would be indistinguishable from stopped mirrors.
 //
 // # Goroutines
 //

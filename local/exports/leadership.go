@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// writeRate limits the number of writes that begin per second, and writeBurst the number that
-	// begin at once.
+	// writeRate limits how many writes begin per second, and writeBurst limits how many begin at
+	// once.
 	writeRate, writeBurst = 50, 10
 	// maxPause is the longest time between writes of an object that keeps changing.
 	maxPause = time.Minute
 	// After failuresDelay failures, which take about 15 s, a failing write no longer delays
-	// deletions for the same exports. The objects to delete may belong to the exports of another
-	// cluster.
+	// deletions for the same exports. Without this limit, a failing write for one cluster could
+	// delay deletions for another cluster forever.
 	failuresDelay = 5
 )
 
@@ -83,8 +83,8 @@ func (t *leadership) attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{Made: h.Ended, Problem: h.Problem}
 }
 
-// exportsFor identifies the exports with the same name. Exports through labels and exports through
-// ServiceExports are separate, so that their writes do not wait for each other.
+// exportsFor identifies all exports that have the same name. Exports through labels and exports
+// through ServiceExports are separate, so that their writes do not wait for each other.
 type exportsFor struct {
 	plan.ID
 	imports bool

@@ -111,8 +111,8 @@ func decidingLink(links []*linkerdLink, cluster string) *linkerdLink {
 	return defaultLink
 }
 
-// Excluded returns a function that reports whether a list contains a key. The entry DOMAIN/* in the
-// list matches all keys of a domain.
+// Excluded returns a function that reports whether a label or annotation key is in the given list.
+// An entry of the form DOMAIN/* matches all keys in the domain.
 func Excluded(keys []string) func(string) bool {
 	return func(key string) bool {
 		domain, _, ok := strings.Cut(key, "/")

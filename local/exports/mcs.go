@@ -12,7 +12,8 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// maxClusters and maxConditions limit the data from a status, which other users may have written.
+// maxClusters and maxConditions limit how much is read from a status that other users may have
+// written.
 const (
 	maxClusters   = 256
 	maxConditions = 32

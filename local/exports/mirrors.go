@@ -48,8 +48,8 @@ type MirrorsOptions struct {
 	// SelectorsChanged is called when the result of [Mirrors.Selectors] changes for a cluster.
 	// SelectorsChanged must not block.
 	SelectorsChanged func(cluster string)
-	// Changed is called when the effect of Complete may have changed. If the effect changes only
-	// because time passes, Changed is called within 5 s. Changed must not block.
+	// Changed is called when Complete may set different values for a cluster. If the values change
+	// only because time passes, Changed is called within 5 s. Changed must not block.
 	Changed func()
 }
 
@@ -59,7 +59,7 @@ type mirrorLease struct {
 }
 
 // Mirrors holds the state of Linkerd's service mirrors, which it reads from their Leases and Links.
-// Call Run once. All other methods are safe for concurrent use and do not block.
+// Call Run once. Methods other than Run are safe for concurrent use and do not block.
 type Mirrors struct {
 	o MirrorsOptions // fixed after construction
 
@@ -90,7 +90,8 @@ func (m *Mirrors) Run(ctx context.Context) {
 	links.Wait()
 }
 
-// update calls change with m.mu held, and then calls Changed and SelectorsChanged as needed.
+// update calls the given function while m.mu is locked, and then calls SelectorsChanged and Changed
+// as needed.
 func (m *Mirrors) update(change func(now time.Time) (tell bool)) {
 	m.mu.Lock()
 	now := time.Now()
@@ -257,8 +258,9 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 	return decidingLink(m.links, cluster).selectors
 }
 
-// Complete sets the cluster's Lease and, if the cluster has a Link, its Age. While Isthmus must not
-// add or remove exports of the cluster, Complete also sets Joins to plan.Unreadable.
+// Complete sets the Lease field of the cluster. If the cluster has a Link, Complete also sets Age
+// to the creation time of the Link. While Isthmus must not add or remove exports of the cluster,
+// Complete also sets Joins to plan.Unreadable.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -297,7 +299,7 @@ func (m *Mirrors) Notes() (all []string) {
 	if m.linksErr != nil {
 		instead := "objects for linked clusters are neither added nor removed"
 		if m.known {
-			instead = "the previously read Links, or else Linkerd's default labels, select exports"
+			instead = "exports are selected by previously read Links or by Linkerd's default labels"
 		}
 		all = append(all, fmt.Sprintf(
 			"Linkerd's Links in namespace %s cannot be read, so %s: %v",
@@ -309,8 +311,8 @@ func (m *Mirrors) Notes() (all []string) {
 	for _, l := range m.links {
 		if l.problem != "" {
 			all = append(all, fmt.Sprintf(
-				"Link %s/%s cannot be read, so its previous version selects the exports of cluster %s; without a "+
-					"previous version, objects for the cluster are neither added nor removed: %s",
+				"Link %s/%s cannot be read, so its last valid version selects the exports of cluster %s; without a "+
+					"valid version, objects for the cluster are neither added nor removed: %s",
 				m.o.Namespace,
 				l.name,
 				l.cluster,

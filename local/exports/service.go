@@ -135,8 +135,8 @@ func writeService(next *plan.Service, have *corev1.Service, version string) *cor
 	return o
 }
 
-// setFamilies sets the IP families and the IP family policy. If only one family remains, only the
-// first IP stays.
+// setFamilies sets the IP families and the IP family policy. If the policy changes to SingleStack,
+// only the first IP is kept.
 func setFamilies(o *corev1.Service, next *plan.Service) {
 	policy := corev1.IPFamilyPolicy(next.IPFamilyPolicy)
 	if policy == "" || o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == policy {
@@ -172,7 +172,7 @@ func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityCo
 	}
 }
 
-// ports preserves the fields of existing ports that plans do not use.
+// ports converts planned ports, and keeps those fields of the existing ports that plans do not use.
 func ports(want []plan.Port, have []corev1.ServicePort) (all []corev1.ServicePort) {
 	known := make(map[plan.Port]corev1.ServicePort, len(have))
 	for i := range have {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// writeTimeout limits one write, including the read before it.
+	// writeTimeout limits the duration of one write, including the read before the write.
 	writeTimeout = 10 * time.Second
 	fieldManager = "isthmus"
 	// maxProblem is the maximum length of a stored error in bytes. A webhook may send a long
@@ -21,7 +21,7 @@ const (
 	maxProblem = 4 << 10
 )
 
-// do executes a change, and returns the verb of the write that it attempted.
+// A do function executes a change, and returns the verb of the attempted write.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
 type kept interface {
@@ -29,10 +29,10 @@ type kept interface {
 	metav1.Object
 }
 
-// put returns a function that reads an object and then creates or updates it. The over function
-// returns the object to write in place of the existing object. The zero value stands for a missing
-// object. If the existing object is already correct or is not managed by Isthmus, the over function
-// returns the zero value. The known function has the same meaning as the field in Change.
+// put returns a function that reads an object and then creates or updates it. The over argument
+// computes the object to write in place of the existing object. The zero value represents a missing
+// object. If the existing object is already correct or is not managed by Isthmus, the over argument
+// returns the zero value. The known argument has the same meaning as the known field of Change.
 func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O

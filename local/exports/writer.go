@@ -23,8 +23,7 @@ import (
 // destination controller may hold that Lease.
 const leaseName = "isthmus-exports-write"
 
-// idleTime is how long there must be neither exports nor written objects before the replica
-// releases the Lease.
+// The replica releases the Lease once no exports and no written objects have existed for idleTime.
 const idleTime = time.Minute
 
 // Options configure a Writer. All fields are required.
@@ -132,7 +131,8 @@ func (w *Writer) Memory() (plan.Memory, bool) {
 	return t.memory, true
 }
 
-// Attempt returns the outcome of the writes to an object, which only the leader knows.
+// Attempt returns the outcome of the writes to an object. If this replica is not the leader,
+// Attempt returns the zero Attempt.
 func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	if t := w.candidate.Leadership(); t != nil {
 		return t.attempt(kind, id)
