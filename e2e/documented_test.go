@@ -168,7 +168,7 @@ func TestOldestKubectl(t *testing.T) {
 	page, err := os.ReadFile("../docs/install.md")
 	must(t, err)
 	built := regexp.MustCompile(`^v0\.(\d+)\.\d+\n$`).FindStringSubmatch(string(version))
-	named := regexp.MustCompile(`from kubectl 1\.(\d+) `).FindStringSubmatch(string(page))
+	named := regexp.MustCompile(`kubectl 1\.(\d+) or later`).FindStringSubmatch(string(page))
 	if built == nil || named == nil || built[1] != named[1] {
 		t.Errorf("the tests build %q, and the page names %q", built, named)
 	}
