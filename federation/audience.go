@@ -17,7 +17,7 @@ func (a audience) find(c Client) *published {
 }
 
 // clients appends all kinds of clients on the given nodes. If nodes is nil, all kinds of clients
-// are appended. Those without a node come first, as Set.HintedTo requires.
+// are appended. Clients without a node come first, as Set.HintedTo requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
 		list = append(list, a[""]...)
@@ -52,8 +52,8 @@ type published struct {
 	steering  Latest[*steering] // the port's steering, for Set.Tiers
 }
 
-// decideTiers returns how much of each tier this kind of client now uses. When steering begins,
-// clients keep the tiers of their current endpoints until these tiers are no longer needed.
+// decideTiers returns how much of each tier the clients now use. When steering begins, clients keep
+// the tiers of their current endpoints until these tiers are no longer needed.
 func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {

@@ -11,7 +11,7 @@ type pass struct {
 	port       *port
 	ipv6       bool
 	byHostname map[string]hosted // endpoints of the requested instances
-	// If clients may only use endpoints on their own node, nodes contains the nodes with endpoints.
+	// If traffic must stay on the client's node, this field contains the nodes with endpoints.
 	nodes    map[string]bool
 	tallies  map[tallyKey]*tally
 	gateways []gatewaySlice // gateway slices that the port's members offer
@@ -198,8 +198,8 @@ type choice struct {
 }
 
 // get returns the endpoints that the client receives. The u argument says how much of each tier is
-// in use. Hints only choose among local endpoints that are in use. Hints are ignored if traffic
-// must stay on the client's node, or if the preference contains the term zone.
+// in use. Hints choose only among local endpoints that are in use. Hints are ignored if traffic
+// must stay on the client's node, or if the preference contains the term ClientZone.
 func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	by := choice{use: u, zone: c.Zone}
 	onNode := x.byHintedNode(t, u)[c.Node]
@@ -247,8 +247,8 @@ func (t *tally) inUse(u use) []*Endpoint {
 	return list
 }
 
-// byHintedNode groups the endpoints in use by the nodes in their hints, or returns nil if node
-// hints are ignored.
+// byHintedNode maps each node in the hints to the endpoints in use with this hint, or returns nil
+// if node hints are ignored.
 func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	if x.ignoresHints() {
 		return nil
@@ -294,8 +294,8 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	return x.byNode
 }
 
-// hintedNodes groups endpoints by the nodes in their hints, or returns nil if node hints are
-// ignored.
+// hintedNodes maps each node in the hints to the endpoints with this hint, or returns nil if node
+// hints are ignored.
 //
 // As in kube-proxy, node hints are ignored unless every endpoint has one. Node hints are also
 // ignored if any endpoint is remote. With node hints, a client would receive all remote endpoints,

@@ -92,8 +92,8 @@ func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	}
 }
 
-// copyChunk appends the last entries before the given index, at most chunkSize of them. The second
-// result is the index of the first copied entry.
+// copyChunk appends up to chunkSize entries that precede the given index. The second result is the
+// index of the first copied entry.
 func (m *chunkMap[K, V]) copyChunk(mu *sync.Mutex, to []chunkEntry[K, V], end int) ([]chunkEntry[K, V], int) {
 	mu.Lock()
 	defer mu.Unlock()

@@ -200,7 +200,7 @@ type Refusal struct {
 	Owner string // the local object with this address; empty if the address is outside the link's Ranges
 }
 
-// String describes the address and the reason for the refusal, for logs.
+// String describes the refused address and the reason for the refusal.
 func (r Refusal) String() string {
 	if r.Owner == "" {
 		return fmt.Sprintf("%v is outside the address ranges of the link", r.Addr)

@@ -31,8 +31,8 @@ func (id ServiceID) compare(o ServiceID) int {
 	return cmp.Or(cmp.Compare(id.Namespace, o.Namespace), cmp.Compare(id.Name, o.Name))
 }
 
-// Member identifies a Service that contributes endpoints to a service, possibly from another
-// cluster.
+// Member identifies a Service that contributes endpoints to a service in the local cluster. The
+// contributing Service may be in any cluster.
 type Member struct {
 	Cluster ClusterName
 	Service ServiceID
@@ -54,9 +54,9 @@ type Definition struct {
 	// If Imported is true, the service belongs to a ServiceImport. The table itself does not use
 	// Imported.
 	Imported bool
-	// If Strict is true, a member contributes endpoints only to ports that its Service declares. If
-	// Strict is false, clients that request an undeclared port receive the member's endpoints with
-	// the requested port.
+	// If Strict is true, a member contributes endpoints only for ports that its Service declares.
+	// If Strict is false, clients that request an undeclared port receive the member's endpoints
+	// with the requested port.
 	Strict bool
 	// If Preference is nil, clients receive all endpoints, regardless of cluster and zone.
 	Preference *Preference
@@ -73,8 +73,8 @@ func (d *Definition) equal(o *Definition) bool {
 		slices.Equal(d.Members, o.Members)
 }
 
-// plain reports whether the member is an ordinary service of the local cluster. A missing ordinary
-// service is never reported, because it does not indicate a fault.
+// plain reports whether the member is an ordinary Service in the local cluster. A missing ordinary
+// Service is never reported, because it does not indicate a fault.
 func (d *Definition) plain(m Member) bool { return !d.Federated && m.Cluster == Local }
 
 // MemberStatus says whether a member contributes endpoints, or why it does not.

@@ -56,9 +56,9 @@
 //     [MaxUndeclaredPorts] watched undeclared ports, or more if members stop declaring watched
 //     ports. Clients of further undeclared ports receive a set with the reason [TooManyPorts].
 //   - The cost of a change does not depend on watches for instances that do not exist.
-//   - If node hints choose a client's endpoints, its Key includes its node. Changes to endpoints
-//     with hints for other nodes do not affect the client. Clients on nodes without hinted
-//     endpoints share one set per zone.
+//   - If node hints choose a client's endpoints, the client's Key includes its node. Changes to
+//     endpoints with hints for other nodes do not affect the client. Clients on nodes without
+//     hinted endpoints share one set per zone.
 //
 // Preferences and cordons:
 //
@@ -79,8 +79,8 @@
 //
 // Time and concurrency:
 //
-//   - The table does not use timers. [Table.Due] returns the time at which sets next change even if
-//     no event occurs, and [Table.Tick] publishes all changes that are due.
+//   - The table does not use timers. [Table.Due] returns the time of the next scheduled change, and
+//     [Table.Tick] publishes all changes that are due.
 //   - All methods are safe for concurrent use, and publish all their effects before they return.
 //     The table does not start goroutines.
 //   - A Source must not call the table while the table reads the Source.

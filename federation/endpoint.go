@@ -94,10 +94,10 @@ func (h *Hints) Equal(o *Hints) bool {
 	return h == o || slices.Equal(h.Zones(), o.Zones()) && slices.Equal(h.Nodes(), o.Nodes())
 }
 
-// Common contains fields that often have the same values for many endpoints of a slice. These
+// Common contains fields that often have the same values for many endpoints in a slice. Several
 // endpoints can share one Common, because a Common is immutable.
 type Common struct {
-	// Group contains the labels shared by all endpoints of the slice: service, namespace and
+	// Group contains the labels shared by all endpoints in the slice: service, namespace and
 	// target_*. Group is sorted by name.
 	Group []Label
 	// Labels contains the labels of the Pod or Workload, sorted by name. Labels derived from other

@@ -32,7 +32,7 @@ type Explanation struct {
 	More      int             // number of addresses that are not listed
 }
 
-// ExplainedAddress describes an address in a slice of a member.
+// ExplainedAddress describes an address in one of a member's slices.
 type ExplainedAddress struct {
 	Considered
 	Member   int       // index of the member
@@ -293,7 +293,7 @@ const (
 	// OtherTarget means that the endpoint refers to something other than a Pod or an
 	// ExternalWorkload.
 	OtherTarget
-	// UnusableText means that the address cannot be parsed, or that a string of the endpoint cannot
+	// UnusableText means that the address cannot be parsed, or that a string in the endpoint cannot
 	// be sent to proxies.
 	UnusableText
 	// NotRoutable means that the address cannot be reached from other hosts.

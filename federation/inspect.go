@@ -37,7 +37,7 @@ type WatchedMember struct {
 	Lost      bool     // whether its cluster is withdrawn only because its API cannot be watched
 	Updates   uint64   // number of changes to its contribution since the port was first watched
 	// Total is the sum of Updates over all services that include the member. Total does not
-	// decrease while any of these services is watched.
+	// decrease while any service that includes the member is watched.
 	Total   uint64
 	Changed time.Time // time of the last such change; zero if there was none
 	Offered int       // number of offered endpoints, including refused ones
@@ -54,7 +54,7 @@ type Conflict struct {
 	Winner Member
 }
 
-// String returns the address and the winning member, as text for users.
+// String describes the address and the winning member.
 func (c Conflict) String() string {
 	return fmt.Sprintf("%v is sent from %v of cluster %v", c.Addr, c.Winner.Service, c.Winner.Cluster)
 }

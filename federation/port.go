@@ -158,8 +158,8 @@ func (p *port) read(m Member, at time.Time) {
 }
 
 // screenAddr screens an address again in the offers of all linked clusters, and publishes all
-// changes in one step. If members were published separately, another member could briefly win an
-// address that now has an owner.
+// changes in one step. If the changes were published separately for each member, another member
+// could briefly win an address that now has an owner.
 func (p *port) screenAddr(a netip.Addr) {
 	var now []memberChange
 	for i, c := range p.members {
@@ -200,7 +200,7 @@ type memberChange struct {
 }
 
 // replaceMembers stores new contributions of members, and publishes all resulting changes in one
-// step. Afterwards, the given list contains the previous contributions.
+// step. After the call, the given list contains the previous contributions.
 func (p *port) replaceMembers(list []memberChange, why origin) {
 	if len(list) == 0 {
 		return
@@ -416,8 +416,8 @@ func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 	return u
 }
 
-// newSet returns a set of the chosen endpoints. The hinted argument contains all endpoints in use,
-// grouped by the nodes in their hints.
+// newSet returns a set of the chosen endpoints. The hinted argument maps each node in the hints to
+// the endpoints in use with this hint.
 func (p *port) newSet(to *published, chosen []*Endpoint, hinted map[string][]*Endpoint, why origin) Set {
 	set := Set{
 		Version:    1,
@@ -522,8 +522,8 @@ func (p *port) removeUnwatched() {
 	}
 }
 
-// all returns all kinds of clients. Clients of the whole service come first, so that clients with
-// invented hostnames do not delay their updates.
+// all returns all kinds of clients. Clients of the whole service come first, so that they do not
+// have to wait for clients with invented hostnames.
 func (p *port) all() []*published {
 	list := p.whole()
 	for instance, a := range p.audiences {

@@ -14,7 +14,7 @@ type ProfileKey struct {
 	Service  ServiceID
 	Instance string // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty for the service
 	// Addr is the cluster IP of a service, the address of a Pod, or any other address. Addr must
-	// not be an IPv4-mapped IPv6 address, and must not have a zone.
+	// not be an IPv4-mapped IPv6 address, and must not have an IPv6 zone.
 	Addr netip.AddrPort
 	Port uint16 // port of the service; zero if Addr is set
 	// Namespace is the namespace of the client. ServiceProfiles in this namespace override those in
@@ -38,7 +38,7 @@ const (
 	// NoInstance means that no endpoint of the service has the requested hostname, or that the
 	// endpoint's Pod is not cached yet.
 	NoInstance
-	// Ambiguous means that several objects claim the address, so that its owner is unknown.
+	// Ambiguous means that several objects claim the address.
 	Ambiguous
 )
 

@@ -87,8 +87,8 @@ func (s *watchedService) change(f func()) {
 	})
 }
 
-// finish reschedules the service and reports its tiers. Call finish after updating all ports of the
-// service.
+// finish reschedules the service, and reports changes to its tiers. Call finish after updating all
+// ports of the service.
 func (s *watchedService) finish() {
 	s.reschedule()
 	s.reportTiers()
@@ -199,8 +199,8 @@ func (s *watchedService) add(k Key) *published {
 
 // undeclaredPorts returns the number of watched ports that no member is known to declare. The
 // number includes ports that only a pending cluster may declare, because the cluster may turn out
-// not to declare these ports. Ports of pending clusters only matter after a link is added, because
-// a replica does not serve proxies at startup while any cluster is pending.
+// not to declare these ports. Pending clusters only matter for new links, because a starting
+// replica does not serve proxies while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {

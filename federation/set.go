@@ -26,8 +26,8 @@ type Key struct {
 
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
-// concernsService reports whether a new or closed watch of the key may affect the service's
-// reported tiers or due time. An additional watched instance does not affect the reported tiers or
+// concernsService reports whether opening or closing a watch on the key may affect the service's
+// reported tiers or due time. Watching an additional instance does not affect the reported tiers or
 // the due time.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
@@ -122,8 +122,8 @@ func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok 
 	return t.by.preference.tierName(i), t.by.byCluster[e.Cluster].standingOf(e), true
 }
 
-// equal reports whether two sets are equivalent for clients. Members, Changed and Origin are
-// ignored.
+// equal reports whether two sets are equivalent for clients. The fields Members, Changed and Origin
+// are ignored.
 func (s *Set) equal(o *Set) bool {
 	return s.Exists == o.Exists &&
 		s.Complete == o.Complete &&
@@ -138,7 +138,7 @@ func (s *Set) equal(o *Set) bool {
 
 // Diff returns the endpoints that are new or changed between two sets, and the addresses of the
 // removed endpoints. Both results are sorted by address. A nil set counts as empty. Diff does not
-// compare Exists and Reason.
+// compare the fields Exists and Reason.
 func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
 	var before []*Endpoint
 	if from != nil {
@@ -203,7 +203,7 @@ type Watch[T any] struct {
 	close  func()
 }
 
-// NewWatch returns a watch on latest. The first call to Close calls the closed function.
+// NewWatch returns a watch on the given Latest. The first call to Close calls the closed function.
 func NewWatch[T any](latest *Latest[T], closed func()) *Watch[T] {
 	return &Watch[T]{latest: latest, close: closed}
 }

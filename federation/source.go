@@ -5,10 +5,10 @@ import "net/netip"
 // Source provides the current state of one cluster. A Source must be safe for concurrent use, and
 // must never call the Table.
 type Source interface {
-	// State returns the state of the cluster's Service with this name.
+	// State returns the state of the cluster's Service with the given name.
 	State(ServiceID) ServiceState
-	// Declares reports whether the cluster has a Service with this name that declares the port. The
-	// result must be consistent with Share.Undeclared.
+	// Declares reports whether the cluster has a Service with the given name that declares the
+	// port. The result must be consistent with Share.Undeclared.
 	Declares(ServiceID, uint16) bool
 	// Reader returns a Reader for one service port. Readers need not be closed.
 	Reader(ServiceID, uint16) Reader
@@ -49,12 +49,12 @@ type Slice struct {
 	Name      string      // unique within its Share; only for explanations
 	Endpoints []*Endpoint // sorted by Addr, one per Addr
 	// Unready contains the known endpoints that are neither ready nor terminating. Unready
-	// endpoints are counted, but never served. The list is sorted by Addr, with one endpoint per
-	// Addr. Only the fields Addr, Kind, Cluster, Zone, Node, Hostname and Twin are set.
+	// endpoints are counted, but never served. The list is sorted by address, with one endpoint per
+	// address. Only the fields Addr, Kind, Cluster, Zone, Node, Hostname and Twin are set.
 	Unready []*Endpoint
 	// Behind is set if the field Endpoints contains the Linkerd gateways of a cluster on another
-	// network. Each gateway of the slice leads to all endpoints in Behind. When tiers are chosen,
-	// the endpoints in Behind are counted instead of the gateways.
+	// network. Each gateway of the slice leads to all endpoints that Behind counts. When tiers are
+	// chosen, the counts in Behind are used instead of the number of gateways.
 	Behind *Behind
 }
 
@@ -66,8 +66,8 @@ func (s *Slice) hasAddr(a netip.Addr) bool {
 // Behind is the number of endpoints behind the Linkerd gateways of a Slice. A Behind is immutable.
 type Behind struct{ Ready, Unready int }
 
-// scale returns the share of b that belongs to the given number of addresses, rounded up. The
-// second argument is the total number of addresses in the slice.
+// scale returns the counts in proportion to the given number of addresses, rounded up. The second
+// argument is the total number of addresses in the slice.
 func (b *Behind) scale(addresses, of int) *Behind {
 	if b == nil || addresses == of {
 		return b

@@ -86,8 +86,8 @@ func NewTable(o Options) *Table {
 	}
 }
 
-// Link sets the state of a cluster's link, and its source if the state is Ready. To set other
-// properties of a link, use SetLink.
+// Link sets the state of a cluster's link, and the cluster's source if the state is Ready. To set
+// other properties of a link, use SetLink.
 func (t *Table) Link(c ClusterName, state LinkState, src Source) {
 	t.SetLink(c, Link{State: state, Source: src})
 }
@@ -231,7 +231,7 @@ func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 
 // AddressOwnerChanged looks up the owner of an address again, and publishes the resulting changes.
 // If the address now has an owner, the endpoints of linked clusters at this address are removed. If
-// the address no longer has an owner, the endpoints are restored.
+// the address no longer has an owner, the removed endpoints are restored.
 //
 // If no linked cluster offers the address for a watched port, the call costs only one lookup.
 func (t *Table) AddressOwnerChanged(a netip.Addr) {
@@ -624,7 +624,7 @@ func (t *Table) Steered(clients bool) []SteeredService {
 	return list
 }
 
-// schedule records when each watched service must next be updated even if no event occurs. A
+// schedule records when each watched service must be updated next, even if no event occurs. A
 // service is scheduled only while its clients are failing back, or while a gradual cordon affects
 // one of its clusters.
 type schedule struct {

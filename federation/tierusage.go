@@ -11,8 +11,8 @@ import (
 type tierUsage struct {
 	steering *steering // used for the last decision
 	inUse    int       // number of leading tiers in use; one more than all tiers includes last resort
-	// The reported field is the value of inUse at the last report. Before the first report,
-	// reported is the first value of inUse.
+	// The reported field is the value of inUse at the last report, or the first value of inUse
+	// before the first report.
 	reported int
 	// If n > 0, sufficed[n] is the start of the uninterrupted period in which the first n tiers
 	// have sufficed. If the first n tiers do not suffice now, sufficed[n] is zero. The last element
@@ -54,11 +54,11 @@ func (r row) describe(st *steering) string {
 	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
-// A use says how much of each tier clients receive. Each byte is the number of parts of one tier
-// that clients no longer use.
+// The type use encodes how much of each tier clients receive. Each byte is the number of parts of
+// one tier that clients no longer use.
 type use string
 
-// everything means that clients are not steered.
+// The value everything means that clients are not steered.
 const everything use = ""
 
 // has reports whether clients receive the endpoint, which belongs to the tier at the given index.
