@@ -37,7 +37,8 @@ const (
 )
 
 // connections implements gRPC transport credentials for unencrypted connections. The handshake
-// attaches a clientConnection to each connection, which connectionOf returns to handlers.
+// attaches a clientConnection to each connection. Handlers call connectionOf to get the
+// clientConnection of a call.
 type connections struct {
 	credentials.TransportCredentials
 	closed *prometheus.CounterVec // by reason
@@ -114,7 +115,6 @@ func (c *clientConnection) close(reason string) {
 	c.parent.log.Warn("connection closed: the client does not read responses",
 		zap.String("reason", reason), zap.Stringer("client", c.conn.RemoteAddr()))
 	if err := c.conn.Close(); err != nil {
-		// The connection has already been closed.
 		c.parent.log.Debug("cannot close the connection of a client", zap.Error(err))
 	}
 }

@@ -25,7 +25,7 @@ func newOpenStreams() *openStreams {
 	return o
 }
 
-// After finish has been called, add does nothing and returns false.
+// add does nothing and returns false after finish has been called.
 func (o *openStreams) add(st *stream) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -132,7 +132,7 @@ func (o *openStreams) waitUnused(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// finish ends all streams with Unavailable, and makes add refuse new ones.
+// finish ends all streams with Unavailable, and causes new streams to be refused.
 func (o *openStreams) finish() {
 	o.mu.Lock()
 	o.finished = true

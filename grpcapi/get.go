@@ -31,8 +31,8 @@ type getStream struct {
 	tiers      federation.Tiers // the tiers that were sent with the endpoints
 	otherTiers <-chan struct{}  // closed when the tiers field is out of date
 
-	// emptySince is the time on Server.clock at which the set became empty while a cluster was
-	// pending, or 0.
+	// emptySince is 0, or the time on Server.clock at which the set became empty while a cluster
+	// was pending.
 	emptySince int64
 	heldBack   bool // the newest set is held back because it is empty
 }
@@ -170,7 +170,7 @@ func (st *getStream) produce() []*wire.Frame {
 }
 
 // advance returns the messages, if any, that update the proxy to the given set, and stores the set
-// as sent.
+// as the last one sent.
 //
 // While a cluster is pending, an empty set is held back for Options.FirstFrame, because the pending
 // cluster may have endpoints. After Options.FirstFrame, advance sends the empty set, because the
@@ -197,8 +197,8 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.now() - st.emptySince) }
 
 // step returns the messages that describe the change between two sets, and stores the second set as
-// sent. A nil first set means that the proxy has not received a set yet. If the all argument is
-// true, every endpoint is sent.
+// the last one sent. A nil first set means that the proxy has not received a set yet. If the all
+// argument is true, every endpoint is sent.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	st.sent = to
 	st.sentZone = st.view.key.Client.Zone
@@ -216,8 +216,8 @@ func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	}
 }
 
-// tiersChanged reports whether the tiers of the set's endpoints have changed since they were sent.
-// For clients that do not request tiers, the result is false.
+// tiersChanged reports whether the tiers of the set's endpoints have changed since the endpoints
+// were sent. For clients that do not request tiers, the result is false.
 func (st *getStream) tiersChanged(set *federation.Set) bool {
 	if !st.explains {
 		return false

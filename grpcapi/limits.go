@@ -44,8 +44,8 @@ func newQuota(limit int, full *status.Status, refused prometheus.Counter, log *z
 	return &quota{limit: int64(limit), full: full, refused: refused, log: log, by: make(map[netip.Addr]int64)}
 }
 
-// take charges one unit to a client address. If the address may not use more, take returns false
-// without charging.
+// take charges one unit to a client address. If the address is not allowed to use more, take
+// returns false without charging.
 func (q *quota) take(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,7 +121,7 @@ func (q *quota) mayExceedLocked(client netip.Addr) bool {
 }
 
 // refuse counts a refused call and returns the error for the client. After logging a refusal,
-// refuse does not log further ones until a tenth of the limit is free again.
+// refuse does not log further refusals until a tenth of the limit is free again.
 func (q *quota) refuse(what string) error {
 	q.refused.Inc()
 	q.mu.Lock()

@@ -74,8 +74,8 @@ func (st *profileStream) newest() (v *profileVariant) {
 	return v
 }
 
-// advance stores a variant as sent, and reports whether it must be sent. While several objects
-// claim the address, nothing is sent.
+// advance stores a variant as the last one sent, and reports whether the caller must send it. While
+// several objects claim the address, nothing is sent.
 //
 // The stored routes are the last ones that the proxy has received, even if they belong to another
 // service. A profile without a service does not replace the stored routes, because slow proxies may
@@ -93,7 +93,8 @@ func (st *profileStream) advance(now *profileVariant) bool {
 }
 
 // refusal returns the error for a call whose first profile cannot be served, or nil. If an open
-// stream receives a profile that would be refused, an empty message is sent instead.
+// stream receives a profile for which a new call would be refused, an empty message is sent
+// instead.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key
 	switch p.Reason {

@@ -239,8 +239,8 @@ func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 	return k
 }
 
-// A Get with this metadata requests the tier and standing of each endpoint (see
-// wire.Encoder.Explaining). Messages for streams with this metadata are not shared with other
+// A Get with the metadata isthmus-explain requests the tier and standing of each endpoint (see
+// wire.Encoder.Explaining). Messages for streams that request tiers are not shared with other
 // streams.
 const (
 	explainKey   = "isthmus-explain"

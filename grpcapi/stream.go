@@ -131,7 +131,7 @@ func (st *stream) connect(ctx context.Context) {
 }
 
 // admit returns an error if there is not enough memory for the stream. The first stream of a view
-// charges the view's memory to its client's address until the stream is closed.
+// charges the view's memory to the client's address until the stream is closed.
 func (st *stream) admit(name string) error {
 	s := st.server
 	st.charge(st.viewCost)
@@ -250,8 +250,8 @@ const turnsPerProcessor = 8
 // Go runs goroutines roughly in the order in which they become runnable. A change to a popular
 // service makes tens of thousands of streams runnable. Without turns, goroutines that read watches
 // and publish sets would have to wait for the updates of all streams several times per event. With
-// turns, these goroutines only wait until each runnable stream has queued for a turn. A stream that
-// waits for a turn also skips sets that are replaced in the meantime.
+// turns, goroutines that read watches and publish sets only wait until each runnable stream has
+// queued for a turn. A stream that waits for a turn skips sets that are replaced in the meantime.
 //
 // A stream holds its turn while it looks up its set and encodes messages, or waits for another
 // stream to encode them. A stream does not need a turn for its first messages.

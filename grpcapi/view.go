@@ -353,10 +353,11 @@ func (v *getView) updateCostLocked(set *federation.Set) {
 
 // becomeIdle implements cachedView. The following views are not cached:
 //
-//   - Views without endpoints are cheap to create, and clients can invent any number of names.
-//   - A cached view of an undeclared port would continue to count toward
+//   - Views without endpoints, because they are cheap to create and clients can invent any number
+//     of names.
+//   - Views of undeclared ports, because they would continue to count toward
 //     federation.MaxUndeclaredPorts.
-//   - While a cluster is pending, any port may turn out to be undeclared.
+//   - Views of services with a pending cluster, because the port may turn out to be undeclared.
 func (v *getView) becomeIdle() int {
 	set, _ := v.get()
 	if len(set.Endpoints) == 0 || set.Undeclared || !set.Complete {
@@ -365,8 +366,8 @@ func (v *getView) becomeIdle() int {
 	return costOfSet(set)
 }
 
-// lazyFrames holds the messages of a step between two sets. The first call to frames encodes these
-// messages.
+// lazyFrames holds the messages of a step between two sets. The first call to the frames function
+// encodes the messages.
 type lazyFrames struct {
 	from, to *federation.Set // from is nil for a new stream, which receives the whole set
 	all      bool

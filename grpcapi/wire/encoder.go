@@ -114,7 +114,7 @@ func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 }
 
 // addSharing encodes endpoints whose shared labels are sent only once per message. If the endpoints
-// need more than limit messages, the result is nil.
+// need more messages than the limit allows, the result is nil.
 func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, limit int) []*Frame {
 	var head []byte
 	for _, l := range shared {
@@ -289,7 +289,7 @@ func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []feder
 // grow.
 const labelRoom = 16
 
-// labels appends all labels of an endpoint to list. Label names are unique.
+// labels appends all labels of an endpoint to the given list. Label names are unique.
 func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	group := ep.Common.Get().Group
 	list = appendObjectLabels(append(list, group...), ep)
@@ -378,7 +378,7 @@ func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	return &Frame{parts}
 }
 
-// endpointProfile encodes the profile of an endpoint. As in Linkerd's controller, the label zone is
+// endpointProfile encodes the profile of an endpoint. As in Linkerd's controller, the zone label is
 // always empty.
 func (e *Encoder) endpointProfile(ep *federation.Endpoint) []byte {
 	b := marshal(&pb.DestinationProfile{RetryBudget: retryBudget(defaultBudget()), OpaqueProtocol: ep.Opaque})

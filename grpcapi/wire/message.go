@@ -61,9 +61,9 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
 const anyNumber = math.MaxInt
 
-// pack encodes n items in as few Updates as maxMessage allows. Each Update begins with the bytes in
-// head and is as full as possible. The item function appends the item at index i. If the items need
-// more than limit messages, the result is nil.
+// pack encodes n items in as few Updates as maxMessage allows. Each Update begins with the bytes of
+// the head argument and is as full as possible. The item function appends the item at index i. If
+// the items need more messages than the limit allows, the result is nil.
 func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte, i int) []byte) []*Frame {
 	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
@@ -235,5 +235,5 @@ func appendEmpty(b []byte, field protowire.Number) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), 0)
 }
 
-// validUTF8 replaces invalid UTF-8 in s, which proxies would reject.
+// validUTF8 replaces invalid UTF-8 in s, because proxies would reject it.
 func validUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -115,7 +115,7 @@ func defaultBudget() *federation.RetryBudget {
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		// Encoding can only fail because of invalid UTF-8, which validUTF8 replaces.
+		// Encoding can fail only because of invalid UTF-8, which validUTF8 replaces.
 		panic(fmt.Sprintf("cannot encode a profile: %v", err))
 	}
 	return b
