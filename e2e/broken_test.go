@@ -680,7 +680,7 @@ var faults = []fault{
 			"web-federated",
 			"10.244.2.7:8080",
 			"taken",
-			[]string{`taken \(1\): if these are different Pods, resolve the overlap of the clusters' networks`},
+			[]string{`taken \(1\): if different Pods have this address, resolve the overlap of the clusters' networks`},
 		},
 	}, {
 		name: "a cluster's name with a typo",

@@ -251,7 +251,7 @@ func (w *linked) failures(t *testing.T) {
 	if r.code != 1 ||
 		!strings.Contains(
 			r.stderr,
-			"the link is written, and older tokens stay valid, but the link may not work: 127.0.0.1:1: ",
+			"the link was written, and older tokens stay valid, but it may not work: 127.0.0.1:1: ",
 		) {
 		t.Errorf("without a gateway: %+v", r)
 	}

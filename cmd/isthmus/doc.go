@@ -1,4 +1,4 @@
-// Command isthmus federates services of several clusters for Linkerd proxies.
+// Command isthmus federates services from several clusters for Linkerd proxies.
 //
 //	isthmus gateway --kubeconfig ~/.kube/config
 //	isthmus clusters
@@ -9,16 +9,17 @@
 //
 // The commands are:
 //
-//   - "isthmus gateway" serves the Destination API. Package internal/server implements the command.
-//   - The commands clusters, services, exports, explain, check, get and profile query a running
-//     replica. Package internal/commands implements these commands.
-//   - The commands link, unlink, cordon and uncordon create, change and delete links. Package
-//     internal/commands/links implements these commands.
+//   - "isthmus gateway" serves the Destination API (package internal/server).
+//   - Package internal/commands implements the commands that query a running replica: clusters,
+//     services, exports, explain, check, get and profile.
+//   - Package internal/commands/links implements the commands that create, change and delete links:
+//     link, unlink, cordon and uncordon.
 //
 // Callers may rely on the following:
 //
-//   - The exit code is 0 for success, and also after a SIGTERM. The exit code is 1 for a failure,
-//     and 2 for invalid arguments. A command with invalid arguments does not change anything.
+//   - The exit code is 0 for success, 1 for a failure, and 2 for invalid arguments. A SIGTERM ends
+//     "isthmus gateway" with exit code 0. A command with invalid arguments does not change
+//     anything.
 //   - Standard output carries only results and help. The log goes to standard error.
 //   - Only main exits the process.
 //

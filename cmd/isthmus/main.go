@@ -50,7 +50,7 @@ func newProgram(name string) *cli.Program {
 	return &cli.Program{
 		Name:  name,
 		Build: cli.OwnBuild(),
-		Intro: "isthmus federates services of several clusters for Linkerd proxies.",
+		Intro: "isthmus federates services from several clusters for Linkerd proxies.",
 		Groups: []cli.Group{
 			{Title: "Serve", Commands: []cli.Command{server.Command()}},
 			{Title: "Inspect a running replica", Commands: commands.All()},

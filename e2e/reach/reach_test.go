@@ -302,7 +302,7 @@ func TestCheckReplicas(t *testing.T) {
 		t,
 		expectation{
 			"cordon gone --yes", 0,
-			"every replica has applied the change: endpoints of gone leave all services at once", "",
+			"every replica has applied the change: endpoints of gone are removed at once from all services", "",
 		},
 	)
 

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Keep commands in the order of the overview.
+// By default, cobra sorts commands by name.
 func init() { cobra.EnableCommandSorting = false }
 
 // Command is one command of a program, such as "isthmus get".
@@ -26,11 +26,10 @@ type Command struct {
 	// OneOf lists pairs of flags that exclude each other. A flag with its default value counts as
 	// not set.
 	OneOf [][2]string
-	// Such is an example of the command's only argument, which the error about a missing argument
-	// shows.
-	Such string
-	// Run runs the command. A signal cancels its context. If OwnSignals is true, the command reads
-	// [Process].Signals instead.
+	// Example is a valid argument, which the error about a missing argument shows.
+	Example string
+	// Run runs the command. Unless OwnSignals is true, a signal cancels the context of Run. If
+	// OwnSignals is true, Run must read [Process].Signals.
 	Run        func(ctx context.Context, p Process) error
 	OwnSignals bool
 }
@@ -53,7 +52,7 @@ func (c *Command) run(ctx context.Context, given *pflag.FlagSet, p Process) erro
 		return Usagef(`unexpected argument %q: %s does not accept arguments; `+
 			`flags begin with a dash, and a boolean's value follows "="`, p.Args[0], name)
 	case want != "" && (given == 0 || p.Args[0] == ""):
-		return Usagef("no %s given: add one, such as %s", want, c.Such)
+		return Usagef("no %s given: add one, such as %s", want, c.Example)
 	case want != "" && given > 1:
 		return Usagef("unexpected argument %q: use only one %s", p.Args[1], want)
 	}
@@ -96,7 +95,7 @@ func (c *Command) Help(w io.Writer) {
 	}
 }
 
-// forCobra returns the cobra command without its run function, which the program adds.
+// forCobra converts c to a cobra command. The caller must set the run function of the result.
 func (c *Command) forCobra() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               c.Use,

@@ -12,9 +12,9 @@
 //	os.Exit(program.Run(ctx, process))
 //
 // A command runs after its flags have been parsed. [Process].Args contains the remaining arguments.
-// The field Use of a command determines the number of arguments: none, one, or any number if the
-// field contains "…". A program can only be run once, because the flags of its commands keep their
-// values.
+// The Use field of a command determines how many arguments the command accepts: none, exactly one,
+// or, if Use contains "…", any number. A program can only be run once, because the flags of its
+// commands keep their values.
 //
 // Callers may rely on the following:
 //
@@ -27,12 +27,12 @@
 //   - Messages contain the program's name as the user typed it. Messages in the source code say
 //     "isthmus", and users of the kubectl plugin see "kubectl isthmus".
 //   - Flags may be written with one dash or two, and may appear before, between or after other
-//     arguments. After "--", everything is an argument. Only single-letter flags can be combined.
+//     arguments. Everything after "--" is an argument. Only single-letter flags can be combined.
 //   - A signal cancels the context of the command, unless the command sets [Command].OwnSignals.
 //   - Tests can run whole programs, because the package does not exit the process, read os.Args or
 //     subscribe to signals.
 //
-// The package is not safe for concurrent use, because a process parses its arguments only once.
+// A [Program] is not safe for concurrent use.
 //
 // See ARCHITECTURE.md at the root of the module for how the packages work together.
 package cli

@@ -66,15 +66,15 @@ func (p Process) Confirm(ctx context.Context, question string) error {
 // SlowAfter is how long a command waits before it prints what it is waiting for.
 const SlowAfter = time.Second
 
-// afterLimit is how long work may continue after its context has ended. Only work that waits for a
-// credential plugin of the kubeconfig takes that long.
+// afterLimit is how long Await still waits for a function after the context has ended. Only a
+// credential plugin of the kubeconfig can keep a function from returning in time.
 const afterLimit = time.Second
 
-// Await calls the function work. If the work takes longer than a second, Await prints "waiting" and
-// appends the string what, such as " for the replicas". If the work continues for afterLimit after
-// the context has ended, Await returns anyway. In that case, the caller must not read the results
-// of the work.
-func (p Process) Await(ctx context.Context, what string, work func() error) error {
+// Await calls the function work and returns its error. After [SlowAfter], Await prints "waiting"
+// followed by purpose, such as " for the replicas". If the function is still running a second after
+// ctx has ended, Await returns the error of ctx, and the caller must not use the results of the
+// function.
+func (p Process) Await(ctx context.Context, purpose string, work func() error) error {
 	done := make(chan error, 1)
 	slow := time.After(SlowAfter)
 	ended := ctx.Done()
@@ -84,7 +84,7 @@ func (p Process) Await(ctx context.Context, what string, work func() error) erro
 		case err := <-done:
 			return err
 		case <-slow:
-			fmt.Fprintf(p.Stderr, "%s: waiting%s\n", p.Name, what)
+			fmt.Fprintf(p.Stderr, "%s: waiting%s\n", p.Name, purpose)
 		case <-ended:
 			ended = nil
 			late = time.After(afterLimit)

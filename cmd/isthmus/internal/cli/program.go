@@ -20,9 +20,8 @@ const CompleteCommand = cobra.ShellCompRequestCmd
 
 // Program is a set of commands under one name.
 type Program struct {
-	// Name is what users type to call the program, such as "isthmus". For a plugin of another
-	// program, it is "kubectl isthmus". Messages in the source code contain only the last word of
-	// Name.
+	// Name is what users type to call the program, such as "isthmus" or, for a kubectl plugin,
+	// "kubectl isthmus". Messages in the source code contain only the last word of Name.
 	Name     string
 	Build    adminapi.Build
 	Intro    string // first line of the overview
@@ -63,9 +62,9 @@ func called(c *cobra.Command) string {
 	return c.CommandPath()
 }
 
-// normal converts the arguments to the form that cobra expects. The dash of long flags is doubled,
+// normal converts the arguments to the form that cobra expects. Long flags get a second dash,
 // because cobra reads letters after a single dash as separate flags. The arguments "help COMMAND"
-// become "COMMAND --help". The result is never nil, because cobra would otherwise use the arguments
+// become "COMMAND --help". The result is never nil, because cobra replaces nil with the arguments
 // of the process.
 func (g *Program) normal(root *cobra.Command, args []string) []string {
 	args = append([]string{}, args...)
@@ -196,8 +195,8 @@ func (g *Program) overview(w io.Writer) {
 	}
 }
 
-// printRenamed prints a text, in which it replaces the last word of the program's name with the
-// full name.
+// printRenamed prints a text, but replaces the short name of the program, such as "isthmus", with
+// the full name, such as "kubectl isthmus".
 func printRenamed(w io.Writer, text func(io.Writer), name string) {
 	var b bytes.Buffer
 	text(&b)

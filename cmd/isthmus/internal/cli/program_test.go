@@ -36,7 +36,7 @@ func newDemo(name string) *Program {
 					})}, Run: func(_ context.Context, p Process) error { return fmt.Errorf("broken %q", p.Args) }},
 				{Use: "misuse", Summary: "fail",
 					Run: func(context.Context, Process) error { return fmt.Errorf("x: %w", Usagef("no %s", "y")) }},
-				{Use: "one NAME", Such: "east", Summary: "take one argument",
+				{Use: "one NAME", Example: "east", Summary: "take one argument",
 					Run: func(_ context.Context, p Process) error {
 						_, err := fmt.Fprint(p.Stdout, p.Name, p.Args)
 						return err

@@ -23,8 +23,8 @@ const (
 	yellow colour = "\x1b[33m"
 )
 
-// paint adds a colour to a printable text. If the output does not support colours, printText
-// removes the colour.
+// paint adds a colour to a string without control characters. If the output does not support
+// colours, printText removes the colour.
 func (c colour) paint(text string) string {
 	if c == plain {
 		return text
@@ -39,7 +39,7 @@ var colours = map[string]colour{
 	"unreachable": red, "stale": red, "rejected": red, "unlinked": red, "dead": red,
 }
 
-// coloured returns a state or level from a replica's response as a cell in its colour.
+// coloured returns a table cell that shows a state or level in the matching colour.
 func coloured(word string) cell { return cell{word, colours[word]} }
 
 type cell struct {
@@ -47,7 +47,7 @@ type cell struct {
 	colour colour
 }
 
-// cells is a table. Each column is as wide as its widest text.
+// cells is a table. Each column is as wide as its widest cell.
 type cells struct{ rows [][]cell }
 
 // row adds a row. Each value is a cell, a string, or another value that [fmt.Sprint] formats.
@@ -106,7 +106,7 @@ func joined(by string, texts ...string) string {
 // maxNames limits how many names from a list appear on one line.
 const maxNames = 6
 
-// maxLines limits how many lines of one kind are listed, except for objects that the user named.
+// maxLines limits the lines of each list, except lists of objects that the user named.
 const maxLines = 20
 
 // writeList appends a title and at most limit lines.

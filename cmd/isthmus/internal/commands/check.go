@@ -21,7 +21,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// checkTimeout suffices for 250 clusters, even if many of them do not respond.
+// checkTimeout is long enough to check 250 clusters, even if many of them do not respond.
 const checkTimeout = 30 * time.Second
 
 type checkOptions struct {
@@ -34,8 +34,8 @@ type checkOptions struct {
 	preflight func(context.Context, preflightOptions) check.Input
 }
 
-// checkCommand returns the check command. If there is no replica, the command calls preflight
-// instead.
+// checkCommand returns the check command, which calls preflight if there is no replica or --pre is
+// set.
 func checkCommand(preflight func(context.Context, preflightOptions) check.Input) cli.Command {
 	o := &checkOptions{every: 2 * time.Second, preflight: preflight}
 	return o.command(cli.Command{
@@ -46,17 +46,17 @@ func checkCommand(preflight func(context.Context, preflightOptions) check.Input)
 		OneOf:   [][2]string{{"pre", "admin"}, {"pre", "pod"}},
 		Run:     func(ctx context.Context, p cli.Process) error { return runCheck(ctx, p, o) },
 	}, func(s *pflag.FlagSet) {
-		o.pageFlags(s, checkTimeout, "Finish each run of the checks within this `DURATION`.")
+		o.pageFlags(s, checkTimeout, "Time limit for each run of the checks, as a `DURATION`.")
 		s.BoolVar(&o.pre, "pre", false,
 			"Check the clusters before an installation, without looking for replicas. "+
 				"Permissions that Isthmus lacks do not count as failures.")
 		s.BoolVar(&o.exports, "exports", false,
 			"Also check the permissions that --exports=on needs. "+
-				"The flag matters only with --pre or if no replica responds.")
+				"This flag has an effect only with --pre, or if no replica responds.")
 		s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none fails, for up to this `DURATION`.")
 		s.StringVar(&o.account, "service-account", "isthmus",
 			"`NAME` of the ServiceAccount that Isthmus will use. "+
-				"The flag matters only with --pre or if no replica responds.")
+				"This flag has an effect only with --pre, or if no replica responds.")
 	})
 }
 
@@ -85,16 +85,16 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	return err
 }
 
-// untilFine repeats the checks until none fails or the time in --wait has passed, and returns the
-// last result.
+// untilFine repeats the checks until none fails or the time limit of --wait has passed, and returns
+// the last result.
 func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkState, error) {
 	began := time.Now()
 	for before := ""; ; {
-		s, err := o.once(ctx, p)
+		s, err := o.runOnce(ctx, p)
 		if err == nil && s.Failures == 0 || ctx.Err() != nil || time.Since(began)+o.every > o.wait {
 			return s, err
 		}
-		if why := s.why(err); why != before {
+		if why := s.firstFailure(err); why != before {
 			fmt.Fprintf(p.Stderr, "%s: waiting, for %v at most: %s\n", p.Name, o.wait, why)
 			before = why
 		}
@@ -104,9 +104,9 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 	}
 }
 
-// once performs one round of all checks on the pages of all replicas. Before an installation, or if
-// there is no replica, once performs only the checks that need no replica.
-func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, error) {
+// runOnce performs all checks once, on the pages of all replicas. With --pre, or if there is no
+// replica, runOnce performs only the checks that do not need a replica.
+func (o *checkOptions) runOnce(ctx context.Context, p cli.Process) (*checkState, error) {
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
 	}
@@ -130,12 +130,12 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	return s, nil
 }
 
-// fromHere runs the checks that need no replica, with the user's kubeconfig. A non-empty why
-// argument is the reason why no replica can be queried, and causes a failed check.
-func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
+// fromHere runs the checks that do not need a replica, with the user's kubeconfig. If noReplica is
+// not nil, fromHere also adds a failed check with this error.
+func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, noReplica error) (*checkState, error) {
 	s := newCheckState(adminapi.CheckedHere)
-	if why != nil {
-		text, hint, _ := strings.Cut(why.Error(), "\n")
+	if noReplica != nil {
+		text, hint, _ := strings.Cut(noReplica.Error(), "\n")
 		s.add(checkAnswers, "", check.Failure, text,
 			cmp.Or(strings.TrimSpace(hint), "look for the replica")+"; before an installation, run isthmus check --pre")
 	}
@@ -166,7 +166,8 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	return s, nil
 }
 
-// This package performs the checks in the section Gateway.
+// Package commands itself performs the checks "gateway", "version" and "replicas". Package check
+// performs all other checks.
 const (
 	checkAnswers  = "gateway"  // a replica exists and responds
 	checkVersion  = "version"  // versions of the replica and of this program
@@ -176,10 +177,9 @@ const (
 // checkState collects the results of all checks, which its finish method sorts and counts.
 type checkState struct {
 	adminapi.CheckOutput
-	marks marks
-	// The number of replicas that responded, and the number of replicas with a supported page
-	// format.
-	replicas, judged int
+	marks    marks
+	replicas int // replicas that responded
+	judged   int // replicas that responded in a supported page format
 }
 
 func newCheckState(from string) *checkState {
@@ -209,9 +209,8 @@ func (s *checkState) finish() {
 	}
 }
 
-// why describes the first failure that still has to be fixed for --wait to end. If there is no
-// result, err says why.
-func (s *checkState) why(err error) string {
+// firstFailure describes the first failed check or, if the checks could not run, the error err.
+func (s *checkState) firstFailure(err error) string {
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		return first
@@ -224,9 +223,9 @@ func (s *checkState) why(err error) string {
 	return ""
 }
 
-// merge merges the responses of the replicas. If all replicas return the same result, the result is
-// listed once. Otherwise, each result is listed with the name of its replica. For each difference,
-// merge also adds a result.
+// merge merges the responses of the replicas. If all replicas agree on a check, its result is
+// listed once. If replicas disagree, each result that is not OK is listed with the name of its
+// replica. Another result says whether all replicas agree.
 func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build) {
 	s.Client = client.Version
 	var found [][]check.Result
@@ -275,8 +274,9 @@ func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build)
 // unknown reports whether replicas responded, but none in a supported page format.
 func (s *checkState) unknown() bool { return s.replicas > 0 && s.judged == 0 }
 
-// addVersion compares the versions of the replicas. If all versions are equal, addVersion compares
-// the commits. Two builds without a release have the same version.
+// addVersion adds a result that compares the version of a replica with the version of this program.
+// If the versions are equal, addVersion compares the commits, because different builds may have the
+// same version.
 func (s *checkState) addVersion(g adminapi.CheckedReplica, client adminapi.Build) {
 	const hint = "use the same version for the replica and this program, so that all checks and fields are available"
 	add := func(level check.Level, text, hint string) { s.add(checkVersion, g.Gateway, level, text, hint) }
@@ -337,8 +337,8 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 		s.add(checkReplicas, "", check.OK, fmt.Sprintf("%d replicas agree", answered), "")
 	} else {
 		s.add(checkReplicas, "", check.Warning, "the replicas differ: "+text.Some(differing, maxNames),
-			"check again in a few seconds; if they still differ, compare the output of isthmus clusters --pod NAME "+
-				"for each replica")
+			"check again in a few seconds; if the replicas still differ, compare the output of "+
+				"isthmus clusters --pod NAME for each replica")
 	}
 	var leaders []string
 	for _, g := range s.Gateways {
@@ -355,7 +355,7 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 	default:
 		s.add(checkReplicas, "", check.Failure,
 			"more than one replica writes EndpointSlices: "+strings.Join(leaders, ", "),
-			"give each replica a different $HOSTNAME, and all replicas the same Lease")
+			"give each replica a different $HOSTNAME, and configure the same Lease for all replicas")
 	}
 }
 
@@ -363,7 +363,7 @@ func (s *checkState) table() string {
 	var b bytes.Buffer
 	if s.From == adminapi.CheckedHere {
 		b.WriteString("No replica responded. " +
-			"These checks ran on this machine instead of in the network of Isthmus.\n\n")
+			"These checks ran on this machine, and not in the network of Isthmus.\n\n")
 	}
 	for _, section := range runs(s.Results, func(r check.Result) string { return r.Section }) {
 		fmt.Fprintf(&b, "%s\n", Printable(section[0].Section))
@@ -468,7 +468,8 @@ func resultLine(r check.Result) string {
 // resultKey is the key under which the results of different replicas are compared.
 type resultKey struct{ check, object string }
 
-// alike reports whether all replicas agree on the levels of one check and object.
+// alike reports whether all lists contain the same levels. Each list contains one replica's results
+// for the same check and object.
 func alike(lists [][]check.Result) bool {
 	for _, list := range lists[1:] {
 		if !slices.EqualFunc(lists[0], list, func(a, b check.Result) bool { return a.Level == b.Level }) {

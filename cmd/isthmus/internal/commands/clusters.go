@@ -28,12 +28,12 @@ func clustersCommand() cli.Command {
 	o := &clustersOptions{every: 2 * time.Second}
 	return o.command(cli.Command{
 		Use:     "clusters",
-		Summary: "show the state and standing of every linked cluster, and why it is not served",
+		Summary: "show the state and standing of every linked cluster, and why a cluster is not served",
 		Intro:   clustersIntro,
 		Ending:  clustersEnding,
 		Run:     func(ctx context.Context, p cli.Process) error { return runClusters(ctx, p, o) },
 	}, func(s *pflag.FlagSet) {
-		o.pageFlags(s, pageTimeout, pageAllowed)
+		o.pageFlags(s, pageTimeout, pageTimeoutUsage)
 		s.BoolVarP(&o.watch, "watch", "w", false, "Keep running and print each change. Press Ctrl-C to stop.")
 	})
 }
@@ -161,8 +161,8 @@ func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	t.writeUnder(b, "\n")
 }
 
-// objectsOf returns the number of cached objects for the first of the given resources that the
-// replica reads.
+// objectsOf finds the first of the given resources that the replica reads, and returns the number
+// of its cached objects.
 func objectsOf(c *adminapi.Cluster, names ...string) string {
 	for _, name := range names {
 		for _, r := range c.Resources {
@@ -174,8 +174,8 @@ func objectsOf(c *adminapi.Cluster, names ...string) string {
 	return ""
 }
 
-// memoryShare returns the percentage of its memory cap that a linked cluster uses, or "" for a
-// cluster without a memory cap.
+// memoryShare returns how much of its memory cap a linked cluster uses, in percent. If the cluster
+// does not have a memory cap, the result is "".
 func memoryShare(m adminapi.Memory) string {
 	if m.Limit == 0 {
 		return ""
@@ -225,7 +225,7 @@ func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 		links = append(links, clusterTroubles(&c)...)
 	}
 	for _, r := range p.Refused {
-		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges and %d at addresses of the local cluster",
+		line := fmt.Sprintf("%s: %s refused: %d outside its address ranges, and %d at addresses of the local cluster",
 			r.Cluster, text.Count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
 		links = append(links, withExamples(line, r.Examples))
 	}
@@ -304,7 +304,7 @@ func writerTroubles(w *adminapi.SliceWriter) (list []string) {
 	return list
 }
 
-// conflictLines returns one line for each address that several objects in the local cluster have.
+// conflictLines returns one line for each address that several objects in the local cluster claim.
 func conflictLines(p *adminapi.Clusters) (list []string) {
 	for _, x := range p.Conflicts {
 		list = append(list, fmt.Sprintf("%s: %s: %s", x.Address, x.Claimed, strings.Join(x.Objects, ", ")))

@@ -38,27 +38,27 @@ func (t *Target) AdminFlag(s *pflag.FlagSet) {
 		"as set with the replica's --metrics-addr flag.")
 }
 
-// pageFlags adds the flags of commands that read pages. The limit parameter is the default of
-// --timeout, and the allowed parameter is the usage text of --timeout.
-func (t *Target) pageFlags(s *pflag.FlagSet, limit time.Duration, allowed string) {
+// pageFlags adds the flags of commands that read pages. The arguments timeout and usage are the
+// default and the usage text of --timeout.
+func (t *Target) pageFlags(s *pflag.FlagSet, timeout time.Duration, usage string) {
 	t.AdminFlag(s)
 	t.Flags(s)
-	t.outputFlags(s, limit, allowed)
+	t.outputFlags(s, timeout, usage)
 }
 
-func (t *Target) outputFlags(s *pflag.FlagSet, limit time.Duration, allowed string) {
+func (t *Target) outputFlags(s *pflag.FlagSet, timeout time.Duration, usage string) {
 	cli.Choice(s, &t.output, "output", "o", "Output `FORMAT`: table or json.", "table", "json")
-	s.DurationVar(&t.Timeout, "timeout", limit, allowed)
+	s.DurationVar(&t.Timeout, "timeout", timeout, usage)
 }
 
-// These are the default and the usage text of --timeout for most commands that read pages.
+// Most commands that read pages use this default and this usage text for --timeout.
 const (
-	pageTimeout = 10 * time.Second
-	pageAllowed = "Fail if no response arrives within this `DURATION`."
+	pageTimeout      = 10 * time.Second
+	pageTimeoutUsage = "Fail if no response arrives within this `DURATION`."
 )
 
-// command adds flags to a command and checks their values before the command runs. Users cannot
-// combine an address with flags that select a cluster.
+// command returns a copy of v that defines the given flags, and validates the flags of t before it
+// runs. Users cannot combine an address with flags that select a cluster.
 func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	for _, other := range []string{"kubeconfig", "context", "pod"} {

@@ -7,7 +7,7 @@
 //   - "isthmus get" and "isthmus profile" open the same streams as a proxy. After each message, the
 //     commands show the state that the proxy would have.
 //
-// "isthmus get" prints such a state as follows:
+// "isthmus get" prints the state as a table:
 //
 //	12:00:00.000  web.shop.svc.cluster.local:80: 3 endpoints (east 1, local 2)
 //	  ADDRESS       CLUSTER  ZONE              WEIGHT  HINTS  POD    IDENTITY
@@ -23,20 +23,21 @@
 //   - Only "isthmus check" connects to linked clusters, and only if there is no replica or --pre is
 //     set. "isthmus check" uses the credentials in the link Secrets. The checks of clusters take at
 //     most 20 s, connect to at most 48 clusters at a time, and change no objects.
-//   - The exit code is 0 if the requested information was printed, and 1 otherwise. The error says
-//     why and how to fix it. "isthmus explain" also exits with 1 if the client does not receive the
-//     requested endpoints. "isthmus check" also exits with 1 if a check failed.
+//   - The exit code is 0 if the requested information was printed, and 1 otherwise. The error
+//     message says what went wrong and how to fix it. "isthmus explain" also exits with 1 if the
+//     client does not receive the requested endpoints. "isthmus check" also exits with 1 if a check
+//     failed.
 //   - "isthmus get" and "isthmus profile" open one stream. When the stream ends, the commands exit
-//     with 1 and explain the status code and the reaction of a proxy. The commands exit with 0 on a
-//     signal and, with --once, after the first state.
+//     with 1, and explain the status code and how a proxy reacts to it. The commands exit with 0 on
+//     a signal and, with --once, after the first state.
 //   - "isthmus clusters --watch" continues while the replica is unreachable. A signal ends the
 //     command with exit code 0.
-//   - Messages are applied as a proxy applies them. A message that no replica may send is reported
-//     on standard error, and its usable parts are applied. Endpoints and profiles that have no JSON
-//     form are dropped.
+//   - Messages are applied as a proxy applies them. A message that violates the API is reported on
+//     standard error, and the usable parts of the message are applied. Endpoints and profiles that
+//     cannot be encoded as JSON are dropped.
 //   - A state that equals the previous state is not printed again. Messages that arrive within 50
-//     ms are shown as one state. A large set, or a step that adds and removes endpoints, consists
-//     of several messages.
+//     ms are shown as one state. A replica needs several messages for a large set, and for a change
+//     that both adds and removes endpoints.
 //   - The field names of -o json are stable. Each line is one object. Package internal/adminapi
 //     (commands.go) defines the types of the objects. The output of get and profile contains the
 //     replica's message in protobuf's JSON form.
@@ -47,7 +48,7 @@
 // goroutine applies and prints the messages. Only the second goroutine accesses the state.
 //
 // To add a command, create a file named after the command, and add the command to [All]
-// (commands.go). The file contains the command's flags, function, table and help.
+// (commands.go). The file contains the flags, the code, the table and the help text of the command.
 //
 //   - A command that opens a stream is a session (stream.go) with its own state type, such as
 //     getState in get.go.

@@ -39,11 +39,9 @@ func decodeAddress(a *pbnet.TcpAddress) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, uint16(a.GetPort())), nil
 }
 
-// The functions below return the cells of a table row. A cell is empty if the message does not
-// contain the value.
-
-// clusterOf returns the label target_cluster. A replica sets this label on endpoints in linked
-// clusters, unless the replica runs with --target-cluster-label=false.
+// clusterOf returns the label target_cluster or, if the endpoint lacks this label, "local". A
+// replica sets this label on endpoints in linked clusters, unless the replica runs with
+// --target-cluster-label=false.
 func clusterOf(w *pb.WeightedAddr) string {
 	return cmp.Or(w.GetMetricLabels()["target_cluster"], "local")
 }

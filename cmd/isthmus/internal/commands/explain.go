@@ -35,7 +35,7 @@ func explainCommand() cli.Command {
 	o := &explainOptions{Target: Target{first: true}}
 	return o.command(cli.Command{
 		Use:     "explain AUTHORITY",
-		Such:    "web.shop.svc.cluster.local:80",
+		Example: "web.shop.svc.cluster.local:80",
 		Summary: "show every address of a service, and why clients receive it or not",
 		Intro:   explainIntro,
 		Ending:  explainEnding,
@@ -130,7 +130,7 @@ func (s *explainState) unserved() error {
 	case s.address.IsValid():
 		return fmt.Errorf("this client does not get %v", s.address)
 	case p.Refused != "":
-		return fmt.Errorf("a new stream of this client is rejected: %s", Printable(p.Refused))
+		return fmt.Errorf("a new stream from this client would be rejected: %s", Printable(p.Refused))
 	case p.Set.Endpoints == 0:
 		return errors.New("this client gets no endpoint")
 	}
@@ -341,10 +341,11 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	case n.noGateway:
 		ports = "no gateway of the cluster has a known address: run isthmus clusters to see why"
 	case n.undeclared:
-		ports = "the member's Service does not declare the port, but Services that Isthmus writes need declared ports"
+		ports = "the member's Service does not declare the port, " +
+			"and Services that Isthmus writes use only declared ports"
 	case len(m.Ports) > 0:
 	case n.served > 0:
-		ports = "its Service does not declare the port, so clients connect to the port with the same number on its Pods"
+		ports = "the Service does not declare the port, so clients connect to the same port number on the Pods"
 	case n.all == 0:
 		ports = "its EndpointSlices have no addresses"
 	}
@@ -358,7 +359,7 @@ func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 	case definitionPanicked(p):
 		list = append(list,
 			"a bug prevents Isthmus from reading the Service, and new streams are rejected until a retry "+
-				"succeeds: undo the latest change to its annotations and labels")
+				"succeeds: revert the latest change to the annotations and labels of the Service")
 	case !p.Defined:
 		list = append(list,
 			"no such Service: compare name, namespace and port with those that the application dials: "+
@@ -397,7 +398,8 @@ func standsFor(a *adminapi.ExplainedAddress) string {
 	return a.Target
 }
 
-// rankOf returns the sort key of an address for a list that does not contain all addresses.
+// rankOf returns the sort key of an address. In a shortened list, addresses that are neither served
+// nor behind a gateway come first.
 func rankOf(a *adminapi.ExplainedAddress) int {
 	switch a.Verdict {
 	case served:
@@ -475,21 +477,21 @@ var verdicts = map[string]verdictWords{
 	"stands-for-something-else": {"its targetRef names neither a Pod nor an ExternalWorkload",
 		"correct or remove targetRef in the EndpointSlice"},
 	"unusable-text": {"it is invalid, or contains a string that cannot be sent to proxies",
-		"look for strings that are too long or not UTF-8 in the EndpointSlice and the Pod's labels"},
+		"in the EndpointSlice and the Pod's labels, look for strings that are too long or not UTF-8"},
 	"not-routable": {"other hosts cannot reach it: it is loopback, link-local, multicast, " +
 		"255.255.255.255 or in 0.0.0.0/8",
 		"correct the writer of the EndpointSlice"},
-	"pod-not-known": {"Isthmus does not know its Pod or ExternalWorkload",
+	"pod-not-known": {"Isthmus cannot find the Pod or ExternalWorkload of this address",
 		"check that the Pod or ExternalWorkload exists in its cluster, " +
 			"and run isthmus clusters to see whether the link is allowed to read such objects"},
 	"unusable":    {"its ExternalWorkload cannot be used", "correct the ExternalWorkload"},
 	behindGateway: {"its cluster is on another network, so clients reach it through the cluster's gateways", ""},
 	"gateway-dead": {"the gateway does not respond to probes, but another gateway of its cluster does",
-		"run isthmus clusters to see why it does not respond"},
+		"run isthmus clusters to see why the gateway does not respond"},
 	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
 		"check the Service's Pods in that cluster"},
 	portUndeclared: {
-		"the member's Service does not declare the TCP port, but Services that Isthmus writes need declared ports",
+		"the member's Service does not declare the TCP port, and Services that Isthmus writes use only declared ports",
 		"declare the port with protocol TCP in the Service of that cluster"},
 	"just-changed": {"it has just changed", "run the command again"},
 	"outside-ranges": {"the link may not offer it",
@@ -499,13 +501,13 @@ var verdicts = map[string]verdictWords{
 	"cluster-cordoned": {"its cluster is cordoned", "end the cordon if it is not intended"},
 	"cluster-lost": {"its cluster is withdrawn, because its API cannot be watched",
 		"run isthmus clusters to see why"},
-	"taken": {"an earlier member or slice already offers it",
-		"if these are different Pods, resolve the overlap of the clusters' networks"},
+	"taken": {"an earlier member or slice already offers the same address",
+		"if different Pods have this address, resolve the overlap of the clusters' networks"},
 	"other-instance": {"it does not have the requested hostname", ""},
 	"other-node": {"internalTrafficPolicy keeps traffic on the client's node",
 		"run a Pod on the client's node, or set the Service's internalTrafficPolicy to Cluster"},
 	"in-no-tier": {"no tier of the preference names it",
-		"to use it, add a tier such as any to isthmus.io/prefer"},
+		`to use the address, add a tier such as "any" to isthmus.io/prefer`},
 	"tier-not-in-use": {"its tier is not needed now", ""},
 	"hinted-to-other-zones": {"its hints do not include the client's zone",
 		"hints keep traffic within a zone; to change this, remove trafficDistribution and " +
@@ -514,7 +516,7 @@ var verdicts = map[string]verdictWords{
 		"hints keep traffic on a node; " +
 			"to change this, remove trafficDistribution from the Service, or find out what writes the hints"},
 	"ipv6-off": {"Isthmus does not serve IPv6 addresses",
-		"if clients can reach it, run isthmus gateway with --enable-ipv6"},
+		"if clients can reach IPv6 addresses, run isthmus gateway with --enable-ipv6"},
 	"other-address-preferred": {"clients get its Pod by an IPv6 address", ""},
 }
 
@@ -523,9 +525,9 @@ var ofNode = map[string]bool{"other-node": true, "hinted-to-other-nodes": true, 
 var stateRemedies = map[string]string{
 	"unlinked": "no link Secret names the cluster: link it, or remove it from the definition",
 	"rejected": "its link Secret is unusable: correct the Secret",
-	"pending":  "Isthmus has not read it yet: run the command again in a few seconds",
-	"unreachable": "its API has never responded: run isthmus clusters to see why, and check the server and the " +
-		"credentials in its link Secret",
+	"pending":  "Isthmus has not read the cluster yet: run the command again in a few seconds",
+	"unreachable": "its API has never responded: run isthmus clusters to see why, " +
+		"and check the server and the credentials in the link Secret",
 	"stale": "its API has stopped responding, but its endpoints stay in use: run isthmus clusters to see why",
 }
 

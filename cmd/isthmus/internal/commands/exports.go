@@ -35,9 +35,9 @@ func exportsCommand() cli.Command {
 		OneOf:   [][2]string{{"diff", "written"}},
 		Run:     func(ctx context.Context, p cli.Process) error { return runExports(ctx, p, o) },
 	}, func(s *pflag.FlagSet) {
-		o.pageFlags(s, pageTimeout, pageAllowed)
+		o.pageFlags(s, pageTimeout, pageTimeoutUsage)
 		s.BoolVar(&o.diff, "diff", false,
-			"Show the pending changes to each object. The exit code is 1 if there are any.")
+			"Show the pending changes to each object. The exit code is 1 if any change is pending.")
 		s.BoolVar(&o.written, "written", false,
 			"Print the Services and ServiceImports that Isthmus has written, for kubectl delete -f -.")
 	})
@@ -66,12 +66,12 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	other, _ := errors.AsType[versionError](shown.Err)
 	switch {
 	case other.status == http.StatusNotFound:
-		return fmt.Errorf("%w. If this version supports exports, the replica runs with --exports=off, "+
+		return fmt.Errorf("%w. If the replica's version supports exports, the replica runs with --exports=off, "+
 			"which is the default",
 			other)
 	case page.status == http.StatusNotFound:
 		return fmt.Errorf("%s does not read exports: it runs with --exports=off, which is the default\n"+
-			"  Start it with --exports=plan to see planned changes before anything is written", shown.Replica)
+			"  Start the replica with --exports=plan to see planned changes before anything is written", shown.Replica)
 	case shown.Err != nil:
 		return shown.Err
 	case shown.Value.Unread != "":

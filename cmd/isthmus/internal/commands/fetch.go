@@ -32,7 +32,7 @@ type Answer[T any] struct {
 // MiB.
 const askedAtOnce = 4
 
-// ReadAll reads a page of every replica that the flags select. If a replica fails, the Answer
+// ReadAll reads a page of every replica that the flags select. If a replica fails, its Answer
 // contains the error. ReadAll returns an error only if no replica could be queried at all. If the
 // requests take more than a second, ReadAll prints on standard error what the command is waiting
 // for.
@@ -42,9 +42,9 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	})
 }
 
-// ask calls a function for each replica. The what argument describes the request in messages.
+// ask calls a function for each replica. The description names the requested pages in messages.
 func ask[T any](
-	ctx context.Context, p cli.Process, t *Target, what string,
+	ctx context.Context, p cli.Process, t *Target, description string,
 	one func(context.Context, reach.Replica, *T) (Origin, error),
 ) ([]Answer[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
@@ -58,7 +58,7 @@ func ask[T any](
 		replicas = replicas[:1]
 	}
 	list := make([]Answer[T], len(replicas)) // late calls of one still write to list after ask returned
-	err = t.await(ctx, p, what+" of "+replicaNames(replicas), replicaNames(replicas), func() error {
+	err = t.await(ctx, p, description+" of "+replicaNames(replicas), replicaNames(replicas), func() error {
 		var asking errgroup.Group
 		asking.SetLimit(askedAtOnce)
 		for i, g := range replicas {
@@ -95,8 +95,8 @@ func replicaNames(replicas []reach.Replica) string {
 // services in three clusters.
 const maxPage = 32 << 20
 
-// pageLimits limit the elements and fields of a page. Even a /debug/services page of maxPage bytes
-// contains fewer elements and fields.
+// pageLimits limits the elements and fields of a page. Even the largest /debug/services page that
+// maxPage allows stays below these limits.
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
 // versionPage is the page that every version of Isthmus serves.

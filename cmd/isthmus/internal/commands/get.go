@@ -26,7 +26,7 @@ import (
 func getCommand() cli.Command {
 	return streamCommand(cli.Command{
 		Use:     "get AUTHORITY",
-		Such:    "web.shop.svc.cluster.local:80",
+		Example: "web.shop.svc.cluster.local:80",
 		Summary: "show the endpoints of a service as a proxy receives them, live",
 		Intro:   getIntro,
 		Ending:  getEnding,
@@ -35,8 +35,8 @@ func getCommand() cli.Command {
 			"or it names a Service of type ExternalName. A proxy does not retry.",
 		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service " +
 			"does not name the remote Service. A proxy does not retry.",
-		codes.NotFound: "The local cluster has no such Service, or the Service mirrors a cluster that is not linked. " +
-			"A proxy retries with a backoff.",
+		codes.NotFound: "The local cluster has no such Service, " +
+			"or the Service is a mirror from a cluster that is not linked. A proxy retries with a backoff.",
 		codes.Unavailable: "the replica has not read any of the service's clusters yet",
 	}})
 }
@@ -73,8 +73,8 @@ type endpoint struct {
 	sent             json.RawMessage // the JSON form of the message
 }
 
-// size returns the size of the message and of its JSON form. The JSON form omits some parts of a
-// message, and may use six bytes per character.
+// size returns the total size of the message and its JSON form. Both count, because the JSON form
+// omits some parts of a message, and may need six bytes per character.
 func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
 // apply applies a message as a proxy does. The first add message replaces the state. A remove
@@ -98,7 +98,7 @@ func (s *getState) apply(u *pb.Update) error {
 
 func (s *getState) started() bool { return s.known }
 
-// add applies an add message. limit is the maximum size of all endpoints.
+// add applies an add message. The limit applies to the total size of all endpoints.
 func (s *getState) add(set *pb.WeightedAddrSet, limit int) error {
 	if len(set.GetAddrs()) == 0 {
 		return errors.New("an add message without addresses: a proxy ignores it")

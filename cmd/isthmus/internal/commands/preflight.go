@@ -23,7 +23,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// These limits apply to the inspection.
+// These constants limit the duration and the concurrency of preflight.
 const (
 	allClusters    = 20 * time.Second
 	clustersAtOnce = 48              // 250 unreachable clusters take 18 s
@@ -40,11 +40,10 @@ type preflightOptions struct {
 	exports   bool          // the replica will run with --exports=on
 }
 
-// preflight returns the information that a replica would provide, without using a replica. The
-// function connects from this machine. preflight uses the user's credentials for the local cluster,
-// and the credentials in link Secrets for linked clusters. The function returns before the time
-// limit allClusters has passed, regardless of how API servers respond, and does not change any
-// objects.
+// preflight collects the information that a replica would provide, but connects to the clusters
+// from this machine. For the local cluster, preflight uses the user's credentials. For linked
+// clusters, preflight uses the credentials in the link Secrets. Even if API servers do not respond,
+// preflight returns within 20 s (allClusters). The function does not change any objects.
 func preflight(ctx context.Context, p preflightOptions) check.Input {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
@@ -154,8 +153,8 @@ func (x *inspection) run(ctx context.Context) {
 	}
 }
 
-// unauthorized returns the requests that were rejected with status 401. Requests are otherwise
-// rejected only because of missing permissions, which askPermissions checks separately.
+// unauthorized returns the requests that were rejected with status 401. Requests with any other
+// status were rejected because of missing permissions, which askPermissions checks separately.
 func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
 	for _, r := range list {
 		if r.Status == http.StatusUnauthorized {

@@ -23,7 +23,7 @@ import (
 func profileCommand() cli.Command {
 	return streamCommand(cli.Command{
 		Use:     "profile AUTHORITY",
-		Such:    "web.shop.svc.cluster.local:80",
+		Example: "web.shop.svc.cluster.local:80",
 		Summary: "show the protocol, routes and retries of a destination as a proxy receives them, live",
 		Intro:   profileIntro,
 		Ending:  profileEnding,
@@ -41,8 +41,8 @@ func profileCommand() cli.Command {
 		}})
 }
 
-// profileState is the state of a proxy that watches one GetProfile stream, which is the last
-// message. The zero value is the state before the first message.
+// profileState is the state of a proxy that watches one GetProfile stream. The last message
+// replaces all earlier ones. The zero value is the state before the first message.
 type profileState struct {
 	*pb.DestinationProfile
 	address netip.AddrPort  // address of its endpoint; invalid if it has no endpoint
@@ -51,8 +51,8 @@ type profileState struct {
 
 func (p *profileState) started() bool { return p.DestinationProfile != nil }
 
-// apply replaces the profile with the profile of a message. apply returns an error if a server must
-// not send the message.
+// apply replaces the profile with the profile in a message. If the message is invalid, apply
+// returns an error.
 func (p *profileState) apply(m *pb.DestinationProfile) error {
 	sent, err := messageJSON(m)
 	if err != nil {
@@ -159,12 +159,12 @@ func referenceText(m *meta.Metadata) string {
 	return r.GetNamespace() + "/" + r.GetName()
 }
 
-// maxNesting limits the depth of described conditions, because a deeply nested condition from a
-// hostile server would take quadratic time.
+// maxNesting limits how deeply nested a described condition may be. To describe a deeply nested
+// condition from a hostile server would take quadratic time.
 const maxNesting = 16
 
-// requestCondition describes which requests a route matches, in one line. Conditions below
-// maxNesting are shown as "…".
+// requestCondition describes which requests a route matches, in one line. Conditions that are
+// nested more deeply than maxNesting are shown as "…".
 func requestCondition(m *pb.RequestMatch, nesting int) string {
 	if nesting > maxNesting {
 		return "…"
@@ -188,7 +188,7 @@ func requestCondition(m *pb.RequestMatch, nesting int) string {
 	return "?"
 }
 
-// responseCondition describes which responses a class matches, in one line.
+// responseCondition describes, in one line, which responses a response class matches.
 func responseCondition(m *pb.ResponseMatch, nesting int) string {
 	if nesting > maxNesting {
 		return "…"
@@ -207,8 +207,8 @@ func responseCondition(m *pb.ResponseMatch, nesting int) string {
 	return "?"
 }
 
-// joinConditions joins texts with a word, in parentheses if there are several. If the list is
-// empty, joinConditions returns the empty argument.
+// joinConditions describes each condition, joins the descriptions with a word such as " and ", and
+// adds parentheses if there are several. The argument empty is the result for an empty list.
 func joinConditions[M any](list []M, word, empty string, text func(M) string) string {
 	var parts []string
 	for _, m := range list {
@@ -223,8 +223,8 @@ func joinConditions[M any](list []M, word, empty string, text func(M) string) st
 	return "(" + strings.Join(parts, word) + ")"
 }
 
-// statusRange describes a range of status codes. Zero means that the range has no lower or upper
-// bound.
+// statusRange describes a range of status codes. A bound of zero means that the range is open on
+// that side.
 func statusRange(low, high uint32) string {
 	switch {
 	case low == high && low != 0:

@@ -21,9 +21,10 @@ type fact struct {
 	perReplica bool
 }
 
-// readEach reads a page of every replica that the flags select. readEach returns the first response
-// in a supported format or, if there is none, the first response. readEach also returns how the
-// other replicas differ from that response. readEach returns an error if no replica responds.
+// readEach reads a page of every replica that the flags select. The shown response is the first one
+// in a supported format or, if no format is supported, the first one. The others describe how the
+// remaining replicas differ from the shown response. If no replica responds, readEach returns an
+// error.
 func readEach[T any](
 	ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts,
 ) (shown Answer[T], others []adminapi.OtherReplica, err error) {
@@ -55,7 +56,7 @@ func readEach[T any](
 	return shown, others, nil
 }
 
-// differences returns one line for each fact on which another replica differs.
+// differences returns one line for each fact on which the two replicas differ.
 func (f facts) differences(other facts) (lines []string) {
 	keys := maps.Clone(f)
 	maps.Copy(keys, other)
@@ -75,7 +76,8 @@ func (f facts) differences(other facts) (lines []string) {
 }
 
 // compared returns a summary of the differences for a headline, and one line per difference. If the
-// parameter unchecked is not empty, it is the reason why the shown page cannot be evaluated.
+// argument unchecked is not empty, the summary contains it as the reason why the pages were not
+// compared.
 func compared(others []adminapi.OtherReplica, unchecked string) (summary string, lines []string) {
 	if unchecked != "" {
 		return "; not checked: " + unchecked, nil

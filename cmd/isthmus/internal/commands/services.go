@@ -25,7 +25,7 @@ func servicesCommand() cli.Command {
 		Intro:   servicesIntro,
 		Ending:  servicesEnding,
 		Run:     func(ctx context.Context, p cli.Process) error { return runServices(ctx, p, o) },
-	}, func(s *pflag.FlagSet) { o.pageFlags(s, pageTimeout, pageAllowed) })
+	}, func(s *pflag.FlagSet) { o.pageFlags(s, pageTimeout, pageTimeoutUsage) })
 }
 
 func runServices(ctx context.Context, p cli.Process, o *Target) error {
@@ -84,8 +84,8 @@ func parseServiceName(typed string) (serviceName, bool) {
 	return n, len(labels) <= 2 && !slices.Contains(labels, "")
 }
 
-// is reports whether the name matches a service, given in the form NAMESPACE/NAME.
-func (n serviceName) is(service string) bool {
+// matches reports whether n is the name of a service, which is given in the form NAMESPACE/NAME.
+func (n serviceName) matches(service string) bool {
 	namespace, name, _ := strings.Cut(service, "/")
 	return name == n.name && (n.namespace == "" || n.namespace == namespace)
 }
@@ -98,12 +98,12 @@ func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Servic
 	}
 	list = []adminapi.Service{}
 	for _, e := range all {
-		if slices.ContainsFunc(names, func(n serviceName) bool { return n.is(e.Service) }) {
+		if slices.ContainsFunc(names, func(n serviceName) bool { return n.matches(e.Service) }) {
 			list = append(list, e)
 		}
 	}
 	for _, n := range names {
-		if !slices.ContainsFunc(list, func(e adminapi.Service) bool { return n.is(e.Service) }) {
+		if !slices.ContainsFunc(list, func(e adminapi.Service) bool { return n.matches(e.Service) }) {
 			missing = append(missing, Printable(n.typed))
 		}
 	}

@@ -22,8 +22,8 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// batchWindow is how long messages are collected before a state is shown. The command therefore
-// combines a set that spans several messages into one state.
+// Messages that arrive within batchWindow are shown as one state, because a large set of endpoints
+// spans several messages.
 const batchWindow = 50 * time.Millisecond
 
 // state is the state of a proxy after the messages received on one stream.
@@ -139,8 +139,8 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan
 	}
 }
 
-// display applies messages and shows the state until the channel messages is closed or the process
-// receives a signal. The channel ended contains the reason why the stream ended.
+// display applies messages and shows the state until the stream ends or the process receives a
+// signal. The second channel delivers the reason why the stream ended.
 func (s *session[M]) display(
 	ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error,
 ) error {
@@ -199,8 +199,8 @@ func (s *session[M]) finish(out *screen, ended error) error {
 	return s.meanings.explainEnd(s.replica, ended)
 }
 
-// codeMeanings explains the status codes that have a specific meaning in an RPC. The string for
-// codes.Unavailable describes an additional cause.
+// codeMeanings explains the status codes that have a specific meaning in an RPC. The entry for
+// codes.Unavailable adds one cause to the causes that all streams have in common.
 type codeMeanings map[codes.Code]string
 
 // explainEnd returns an error that says why a stream ended and how a proxy reacts.
@@ -232,7 +232,7 @@ func (m codeMeanings) explain(c codes.Code, from reach.Replica) string {
 		return fmt.Sprintf("The server at %s is not a Destination server.", from)
 	case c == codes.ResourceExhausted:
 		text = "A message is larger than a proxy accepts, or a limit is reached. " +
-			"If clients use too many undeclared ports, declare the port in the Service. " +
+			"If clients use too many undeclared ports, declare those ports in the Service. " +
 			"If --max-streams or --view-memory is reached, add replicas, or raise the memory limit and the flag."
 	}
 	return strings.TrimSpace(text + again)

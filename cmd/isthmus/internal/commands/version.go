@@ -16,8 +16,8 @@ type versionOptions struct {
 	clientOnly bool
 }
 
-// Version returns the command "version". For this program, the command prints details in text form,
-// or the build as JSON with -o json.
+// Version returns the command "version". The details function prints the version of this program,
+// unless the output format is JSON.
 func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 	o := new(versionOptions)
 	return o.command(cli.Command{
@@ -28,12 +28,12 @@ func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 		Run:     func(ctx context.Context, p cli.Process) error { return runVersion(ctx, p, o, own, details) },
 	}, func(s *pflag.FlagSet) {
 		s.BoolVar(&o.clientOnly, "client", false, "Print only the version of this program, without querying replicas.")
-		o.pageFlags(s, pageTimeout, pageAllowed)
+		o.pageFlags(s, pageTimeout, pageTimeoutUsage)
 	})
 }
 
-// runVersion prints the versions. An unreachable replica is not a failure, because the version of
-// this program is still printed.
+// runVersion prints the versions. Unreachable replicas do not cause an error, because the version
+// of this program is still printed.
 func runVersion(
 	ctx context.Context, p cli.Process, o *versionOptions, own adminapi.Build, details func(io.Writer),
 ) error {

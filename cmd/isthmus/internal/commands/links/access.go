@@ -18,8 +18,8 @@ import (
 	"isthmus/manifests"
 )
 
-// This label marks the objects that "isthmus link" creates in a linked cluster. The commands change
-// and delete only objects with this label.
+// The label managedByLabel, with the value managedBy, marks the objects that "isthmus link" creates
+// in a linked cluster. The commands change and delete only objects with this label.
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "isthmus-link"
@@ -27,9 +27,9 @@ const (
 
 func managed(o metav1.Object) bool { return o.GetLabels()[managedByLabel] == managedBy }
 
-// remoteAccess holds the objects that let a ServiceAccount in a linked cluster read the objects that a
-// replica needs. The objects come from manifests/link/remote-access.yaml but have the names that
-// the user chose.
+// remoteAccess contains the ServiceAccount that replicas use in a linked cluster, its permissions
+// and its token Secret. The objects come from manifests/link/remote-access.yaml but have the names
+// that the user chose.
 type remoteAccess struct {
 	account corev1.ServiceAccount
 	role    rbacv1.ClusterRole
@@ -107,8 +107,8 @@ func (a *remoteAccess) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 	return found.Subjects[0] == a.binding.Subjects[0] || found.Subjects[0] == user
 }
 
-// ensureRole creates the ClusterRole, or adds missing rules to the ClusterRole. ensureRole never
-// removes a rule, because a newer program may have added a rule that its replicas need.
+// ensureRole creates the ClusterRole, or adds the rules that an existing ClusterRole lacks. The
+// function never removes a rule, because a newer version of Isthmus may need the rule.
 func (a *remoteAccess) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	roles := c.API.ClusterRoles()
 	name := "ClusterRole " + a.role.Name
@@ -202,7 +202,7 @@ func ensureOne[T metav1.Object](
 	})
 }
 
-// missingRules returns the wanted rules that grant more than the rules that are already granted.
+// missingRules returns the wanted rules that the granted rules do not fully cover.
 func missingRules(granted, want []rbacv1.PolicyRule) (missing []rbacv1.PolicyRule) {
 	for _, rule := range want {
 		if !grantsAll(granted, rule) {

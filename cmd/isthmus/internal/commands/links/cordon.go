@@ -55,7 +55,7 @@ func uncordonCommand() cli.Command {
 }
 
 func (o *cordonOptions) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
-	v.Such = "east"
+	v.Example = "east"
 	v.OneOf = oneReplica
 	v.Run = o.run
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
@@ -121,7 +121,7 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, local *cluster) err
 	err = awaitReplicas(ctx, w, &o.Target, "applies the change",
 		func(page adminapi.Clusters) (string, error) { return o.lacks(page, links), nil })
 	if err != nil {
-		return fmt.Errorf("the change is written, but some replicas may not have applied it: %w", err)
+		return fmt.Errorf("the change was written, but some replicas may not have applied it: %w", err)
 	}
 	fmt.Fprintf(w.out, "%s: every replica has applied the change: %s\n", local.title, o.effect())
 	return nil
@@ -144,8 +144,8 @@ func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (link
 	return links, err
 }
 
-// weigh prints the endpoints that each service keeps. If a service would lose all its endpoints,
-// weigh returns an error.
+// weigh prints the effect of the change on each service. If a cordon would leave a service without
+// endpoints, weigh returns an error, unless --last-resort or --force is set.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	replicas, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
 	switch {
@@ -163,14 +163,14 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 		return nil
 	}
 	return fmt.Errorf("%d of these services would have no endpoints left: "+
-		"use --last-resort to keep the cluster for them, "+
+		"use --last-resort to keep the cluster in use for these services, "+
 		"or --force to cordon the cluster anyway", nothing)
 }
 
 type aim struct {
 	standing   string
 	annotation any    // isthmus.io/cordon of the link Secret; nil removes it
-	does       string // what the endpoints do
+	does       string // what happens to the endpoints; %s is "at once" or "over DURATION"
 	title      string // title of the list of services; %s is the cluster
 }
 
@@ -179,20 +179,20 @@ const titleWithout = "Without %s, services would have:"
 func (o *cordonOptions) aim() aim {
 	switch {
 	case o.back:
-		return aim{adminapi.InService, nil, "return", "Services that will use %s again:"}
+		return aim{adminapi.InService, nil, "return %s", "Services that will use %s again:"}
 	case o.lastResort:
-		return aim{adminapi.LastResort, "last-resort", "leave services that have other endpoints",
+		return aim{adminapi.LastResort, "last-resort", "are removed %s from all services that have other endpoints",
 			"Services that will stop using %s if other clusters have endpoints:"}
 	}
-	return aim{adminapi.Withdrawn, "true", "leave all services", titleWithout}
+	return aim{adminapi.Withdrawn, "true", "are removed %s from all services", titleWithout}
 }
 
 func (o *cordonOptions) effect() string {
-	over := "at once"
+	speed := "at once"
 	if o.over > 0 {
-		over = fmt.Sprintf("over %v", o.over)
+		speed = fmt.Sprintf("over %v", o.over)
 	}
-	return fmt.Sprintf("endpoints of %s %s %s", o.name, o.aim().does, over)
+	return "endpoints of " + o.name + " " + fmt.Sprintf(o.aim().does, speed)
 }
 
 func (o *cordonOptions) question() string {
@@ -203,8 +203,8 @@ func (o *cordonOptions) question() string {
 	return fmt.Sprintf("%s %s? The %s.", verb, o.name, o.effect())
 }
 
-// write patches only the two annotations, so that concurrent changes are not lost. write stores the
-// written Secret in s.
+// write patches only the two cordon annotations of s, so that concurrent changes are not lost. The
+// written Secret replaces s.
 func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *corev1.Secret) error {
 	annotations := map[string]any{clusterstore.CordonAnnotation: o.aim().annotation,
 		clusterstore.CordonOverAnnotation: nil}
@@ -225,8 +225,8 @@ func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *c
 	})
 }
 
-// lacks describes the part of the change that a replica's page does not show yet, which is the new
-// standing or the written version of a Secret.
+// lacks returns the reason why a replica's page does not show the change yet. A page shows the
+// change if it contains the new standing or the written version of the Secret.
 func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (why string) {
 	why = "it has no link with this name: does it read link Secrets in namespace " + o.Namespace + "?"
 	for _, c := range page.Clusters {

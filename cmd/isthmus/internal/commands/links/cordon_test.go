@@ -26,7 +26,7 @@ func TestCordon(t *testing.T) {
 		"uncordon": {cordonOptions{back: true}, "withdrawn", "in-service", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			link, err := newContent("x").into(nil, "linkerd")
+			link, err := newContent("x").toSecret(nil, "linkerd")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,5 +1,5 @@
 // Package links implements the commands that write links. "isthmus link" and "isthmus unlink"
-// create and delete link Secrets, and the permissions that linked clusters grant for them. "isthmus
+// create and delete link Secrets, and the accounts and permissions in the linked clusters. "isthmus
 // cordon" and "isthmus uncordon" take a linked cluster out of service and return it to service.
 //
 // The commands work with two clusters from the user's kubeconfig (cluster.go): the local cluster,
@@ -10,25 +10,25 @@
 //     (token.go). Next, the command tests the token, writes the link Secret (secret.go), waits for
 //     the replicas (links.go) and deletes the older tokens.
 //   - unlink (unlink.go) deletes the objects of a link in reverse order. In the linked cluster, the
-//     command only deletes objects that have the label of "isthmus link" and belong to no other
-//     link.
+//     command deletes only objects that have the label of "isthmus link" and do not belong to
+//     another link.
 //   - cordon (cordon.go) asks all replicas which endpoints services would keep, and merges their
 //     responses (impact.go).
 //
 // Users may rely on the following:
 //
-//   - A failed command leaves no unused token and no link that its cluster rejects. Users can
-//     complete a failed command by running it again. If a replica keeps using the previous token,
-//     the rotation is undone.
+//   - A command that fails deletes the token that it created, unless a link may use the token. A
+//     link that its cluster rejects is not written. To complete a failed command, users run it
+//     again. If every replica keeps using the previous token, the rotation is undone.
 //   - Package guard limits what the clients accept from the clusters. YAML from a cluster is parsed
 //     but not decoded, because aliases and keys of hostile YAML make decoding expensive.
 //   - A link Secret is validated before it is written, with the code that Isthmus uses to read
 //     links.
 //   - No write overwrites a concurrent change. A token is deleted only after the replicas have
 //     started to use its successor.
-//   - With --dry-run, a command runs the same code, but only prints the steps.
-//   - A token is printed only in the Secret that the user requested. Text from servers is printed
-//     without control characters.
+//   - With --dry-run, a command runs the same code, but only prints the steps that it would take.
+//   - A token is printed only as part of the Secret that "isthmus link" prints without --apply.
+//     Text from servers is printed without control characters.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package links

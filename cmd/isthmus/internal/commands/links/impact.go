@@ -40,8 +40,9 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 	return list, err
 }
 
-// showImpacts prints the endpoints that services keep. The title is a format with %s for the
-// cluster. If back is true, the cluster returns to service.
+// showImpacts prints the effect of a change on each service. In the title, %s stands for the
+// cluster. If the argument back is true, the cluster returns to service, and only the current
+// endpoints are printed.
 func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
 	if len(list) == 0 {
 		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)
@@ -65,9 +66,9 @@ func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
 	return of
 }
 
-// impacts merges the responses of replicas. Each replica has its own proxies. If several replicas
-// report the same port, impacts adds up their streams and keeps the worst result. Services that
-// lose all endpoints come first.
+// impacts merges the responses of replicas, to which different proxies are connected. If several
+// replicas report the same port, impacts adds up the streams and keeps the result with the fewest
+// endpoints. Services that lose all endpoints come first.
 func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	type port struct {
 		service string
@@ -101,8 +102,8 @@ func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	return list
 }
 
-// worse reports whether clients keep fewer endpoints according to this impact than according to
-// another replica's impact for the same port.
+// worse reports whether the first impact leaves fewer endpoints than the second, which another
+// replica reported for the same port.
 func worse(i, than *adminapi.ServiceImpact) bool {
 	if i.Bare() != than.Bare() {
 		return i.Bare()

@@ -124,7 +124,7 @@ func TestUnlinkImpact(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			link, err := newContent("x").into(nil, "linkerd")
+			link, err := newContent("x").toSecret(nil, "linkerd")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -45,8 +45,8 @@ func linkCommand() cli.Command { return new(linkOptions).command() }
 func (o *linkOptions) command() cli.Command {
 	return cli.Command{
 		Use:     "link NAME",
-		Such:    "east",
-		Summary: "link a cluster of your kubeconfig, or rotate the token of its link",
+		Example: "east",
+		Summary: "link a cluster from your kubeconfig, or rotate the token of its link",
 		Intro:   linkIntro,
 		Ending:  linkEnding,
 		OneOf:   oneReplica,
@@ -77,40 +77,42 @@ func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
 func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.server, "server", "",
 		"`URL` at which replicas reach the cluster's API server. "+
-			"The default is the URL in the existing link, or else in --context.")
+			"The default is the URL in the existing link or, for a new link, in your kubeconfig.")
 	const tlsServerNameUsage = "`NAME` to expect in the API server's certificate instead of the URL's host. " +
-		"The default is the name in the existing link, or else in --context. " +
-		"If the name is empty, the URL's host is expected."
+		"The default is the name in the existing link or, for a new link, in your kubeconfig. " +
+		"If the name is empty, the certificate must contain the URL's host."
 	s.Func("tls-server-name", tlsServerNameUsage, func(name string) error {
 		o.tlsServerName = &name
 		return nil
 	})
 	s.StringVar(&o.caFile, "ca-file", "",
 		"`FILE` with the certificate authority of the API server, in PEM format. "+
-			"The default is the certificate authority in the existing link, or else in --context.")
+			"The default is the authority in the existing link or, for a new link, in your kubeconfig.")
 	s.StringVar(&o.trustDomain, "trust-domain", "",
-		"Trust `DOMAIN` of the cluster's Linkerd. The default is the domain in the existing link, "+
-			"or else in the cluster's ConfigMap linkerd-config, or else "+defaultDomain+".")
+		"Trust `DOMAIN` of the cluster's Linkerd. The default is the domain in the existing link. "+
+			"For a new link, the default is the domain in the cluster's ConfigMap linkerd-config. "+
+			"Without this ConfigMap, the default is "+defaultDomain+".")
 	s.StringVar(&o.clusterDomain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. "+
 		"The default comes from the same sources as the default of --trust-domain.")
 	s.StringVar(&o.ranges, "address-ranges", "",
 		"Networks of the cluster's Pods, as comma-separated `CIDRS`. "+
 			"Isthmus ignores the cluster's addresses outside these networks. "+
-			"The default is the networks in the existing link. A link without networks may offer any address.")
+			"The default is the list in the existing link. "+
+			"If a link does not list networks, its cluster may offer any address.")
 	s.StringVar(&o.network, "network", "",
 		"`NAME` of the network that the cluster's Pods are on. "+
 			"If isthmus gateway runs with a different --network, "+
 			"clients reach the cluster through its Linkerd gateways. "+
-			"The default is the network in the existing link, or else the network without a name.")
+			"The default is the network in the existing link or, for a new link, the network without a name.")
 }
 
 func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.account.Name, "service-account", "",
 		"`NAME` of the ServiceAccount, its ClusterRole and its ClusterRoleBinding. "+
-			"The default is the name in the existing link, or else "+defaultAccount.Name+".")
+			"The default is the name in the existing link or, if there is none, "+defaultAccount.Name+".")
 	s.StringVar(&o.account.Namespace, "service-account-namespace", "",
 		"`NAMESPACE` of the ServiceAccount. The command creates a missing namespace. "+
-			"The default is the namespace in the existing link, or else "+defaultAccount.Namespace+".")
+			"The default is the namespace in the existing link or, if there is none, "+defaultAccount.Namespace+".")
 	s.DurationVar(&o.duration, "duration", 0,
 		"Validity of the token, as a `DURATION` of at least 10m. "+
 			"Run the command again before the token expires. Zero means that the token does not expire.")
@@ -251,9 +253,9 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluste
 }
 
 // awaitLink waits until the replicas read the cluster with the credentials of the written Secret.
-// If the replicas do not read the cluster, the first result reports whether the cluster stayed
-// ready on every replica that responded. If the cluster stayed ready, the previous credentials
-// still work.
+// If not every replica starts to use these credentials, the first result reports whether the
+// cluster stayed ready on all replicas that responded. In a cluster that stayed ready, the previous
+// credentials still work.
 func (o *linkOptions) awaitLink(
 	ctx context.Context, w *work, local *cluster, written *corev1.Secret,
 ) (before bool, err error) {
@@ -362,7 +364,7 @@ func validDomain(text string) string {
 	return text
 }
 
-const linkIntro = `isthmus link links a cluster of your kubeconfig. In that cluster, it creates a ServiceAccount
+const linkIntro = `isthmus link links a cluster from your kubeconfig. In that cluster, it creates a ServiceAccount
 with a token and the read permissions of manifests/link/remote-access.yaml. For the local
 cluster, in which Isthmus runs, it prints the link Secret or, with --apply, writes the
 Secret. To rotate the token, run the command again. Open streams continue.

@@ -90,7 +90,7 @@ func (l *linking) preview(w *work) error {
 	}
 	with := l.content
 	with.token.text = placeholder
-	secret, err := with.into(l.existing, l.o.Namespace)
+	secret, err := with.toSecret(l.existing, l.o.Namespace)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (l *linking) preview(w *work) error {
 
 // deliver tests the credentials, and then writes or prints the link Secret.
 func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret, err error) {
-	secret, err := l.content.into(l.existing, l.o.Namespace)
+	secret, err := l.content.toSecret(l.existing, l.o.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -189,18 +189,18 @@ func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secre
 	const again = "Correct the problem that isthmus clusters shows, and run the command again"
 	if before && l.existing != nil && l.restore(ctx, w, written) {
 		l.access.dropToken(ctx, w, l.linked, l.content.token)
-		return fmt.Errorf("the previous link is restored, and the new token is deleted: %w\n  %s", err, again)
+		return fmt.Errorf("the previous link was restored, and the new token was deleted: %w\n  %s", err, again)
 	}
 	left := ""
 	if len(l.before) > 0 {
 		left = ", and older tokens stay valid"
 	}
-	return fmt.Errorf("the link is written%s, but the link may not work: %w\n  %s; --wait=false skips this check",
+	return fmt.Errorf("the link was written%s, but it may not work: %w\n  %s; --wait=false skips this check",
 		left, err, again)
 }
 
-// restore writes the previous link Secret and reports whether this succeeded. restore fails if the
-// Secret has changed in the meantime.
+// restore writes the previous link Secret and reports whether the write succeeded. restore fails if
+// the Secret has changed in the meantime.
 func (l *linking) restore(ctx context.Context, w *work, written *corev1.Secret) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -261,7 +261,7 @@ func linksNamed(list []corev1.Secret, name string) (of []corev1.Secret) {
 }
 
 // findLink returns the Secret of a link and all link Secrets. If the link does not exist yet, the
-// existing result is nil. If another Secret makes the link impossible, findLink returns an error.
+// first result is nil. If another Secret conflicts with the link, findLink returns an error.
 func findLink(
 	ctx context.Context, local *cluster, namespace, name string,
 ) (existing *corev1.Secret, all []corev1.Secret, err error) {
@@ -297,7 +297,7 @@ func findLink(
 }
 
 // checkCluster returns an error if the link would connect a cluster to itself, give a linked
-// cluster a second name, or replace the link to a different cluster.
+// cluster a second name, or replace an existing link to a different cluster.
 func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, all []corev1.Secret) error {
 	if local.uid == linked.uid {
 		return fmt.Errorf("%s and %s are the same cluster: Isthmus reads the local cluster without a link",
@@ -305,9 +305,8 @@ func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, 
 	}
 	if existing != nil {
 		if before := existing.Annotations[clusterAnnotation]; before != "" && before != string(linked.uid) {
-			return fmt.Errorf("%s is already the name of a link to a different cluster than that of %s: "+
-				"remove that link first "+
-				"(isthmus unlink %s), or choose another NAME", name, linked.title, name)
+			return fmt.Errorf("link %s already exists, but its cluster is not that of %s: "+
+				"remove that link first (isthmus unlink %s), or choose another NAME", name, linked.title, name)
 		}
 	}
 	for _, s := range all {
@@ -340,8 +339,8 @@ func warnOfClashes(w *work, name string, all []corev1.Secret) {
 	}
 }
 
-// nameArgument returns a name as an argument for a suggested command. The name must be quoted,
-// because any user may have chosen it.
+// nameArgument returns the name of a link as an argument for a suggested command. Names with
+// control characters are quoted, because any user may have chosen the name.
 func nameArgument(name string) string {
 	if name == "" || strings.HasPrefix(name, "-") {
 		return "NAME"

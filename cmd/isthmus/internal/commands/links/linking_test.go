@@ -155,7 +155,7 @@ func TestTokenBefore(t *testing.T) {
 func TestTakenBack(t *testing.T) {
 	for state, back := range map[string]bool{"ready": true, "unreachable": false} {
 		t.Run(state, func(t *testing.T) {
-			existing, err := newContent("old").into(nil, "linkerd")
+			existing, err := newContent("old").toSecret(nil, "linkerd")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
 	s.DurationVar(&t.Timeout, "timeout", time.Minute, "Finish within this `DURATION`.")
 }
 
-// oneReplica contains the two flags that select one replica and exclude each other.
+// oneReplica says that --admin and --pod, which both select one replica, exclude each other.
 var oneReplica = [][2]string{{"admin", "pod"}}
 
 // work carries out and reports the steps of a command. With --dry-run, work only reports the steps.
@@ -70,9 +70,9 @@ func (w *work) warn(format string, args ...any) {
 // pollEvery is the polling interval while a command waits for replicas.
 const pollEvery = 500 * time.Millisecond
 
-// lacks returns the part of the awaited change that a replica's page does not show yet. lacks
-// returns "" if the page shows the whole change, and an error if the page will never show the
-// change.
+// lacks describes the part of the awaited change that a replica's page does not show yet. If the
+// page shows the whole change, the description is "". If the page will never show the change, lacks
+// returns an error.
 type lacks func(adminapi.Clusters) (string, error)
 
 // awaitReplicas waits until the pages of all replicas show the awaited change. If no replica
@@ -104,7 +104,9 @@ func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string
 		})
 }
 
-// askAll returns what the page of a replica does not show yet, and whether any replica responded.
+// askAll describes the part of the change that the page of at least one replica does not show yet.
+// If all pages show the change, the description is "". The second result reports whether any
+// replica responded.
 func askAll(ctx context.Context, w *work, t *commands.Target, page lacks) (why string, answered bool, err error) {
 	answers, err := commands.ReadAll[adminapi.Clusters](ctx, w.p, t, "/debug/clusters")
 	if err != nil {

@@ -231,7 +231,7 @@ func tokenOf(text string) token { return token{secret: "s-" + text, text: text} 
 // credentials are not overwritten.
 func TestConcurrentWrites(t *testing.T) {
 	for _, kubeconfig := range []bool{false, true} {
-		before, err := newContent("old").into(nil, "linkerd")
+		before, err := newContent("old").toSecret(nil, "linkerd")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestConcurrentWrites(t *testing.T) {
 func TestServer(t *testing.T) {
 	c, _ := newFake("east")
 	c.kube = &rest.Config{Host: "https://127.0.0.1:1"}
-	existing, err := newContent("x").into(nil, "linkerd")
+	existing, err := newContent("x").toSecret(nil, "linkerd")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,9 +54,9 @@ type linkContent struct {
 	network       string // empty to keep the existing network
 }
 
-// into returns a link Secret with the content of c. If the Secret already exists, the result keeps
-// the other labels, annotations and keys of the existing Secret.
-func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
+// toSecret returns a link Secret with the content of c. If the Secret already exists, the result
+// keeps the other labels, annotations and keys of the existing Secret.
+func (c *linkContent) toSecret(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
 	s := existing.DeepCopy()
 	if s == nil {
 		s = &corev1.Secret{
@@ -93,15 +93,15 @@ func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.S
 // errChanged reports that the credentials of a link Secret have changed since they were read.
 var errChanged = errors.New("another user has changed the credentials in the meantime: run the command again")
 
-// write creates or updates the link Secret and returns the written Secret. write keeps concurrent
-// changes, but returns [errChanged] if the credentials have changed.
+// write creates or updates the link Secret and returns the written Secret. Concurrent changes to
+// the Secret are kept. If the credentials have changed, write returns [errChanged].
 func (c *linkContent) write(
 	ctx context.Context, local *cluster, namespace string, existing *corev1.Secret,
 ) (written *corev1.Secret, err error) {
 	secrets := local.API.Secrets(namespace)
 	now := existing
 	for {
-		s, err := c.into(now, namespace)
+		s, err := c.toSecret(now, namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -123,9 +123,9 @@ func (c *linkContent) write(
 // tryTimeout limits how long a link's credentials are tested.
 const tryTimeout = 10 * time.Second
 
-// try asks a link's API server for the user name of the link's credentials. try returns an error if
-// a replica cannot use the credentials either. If the server is unreachable from here, try only
-// prints a warning.
+// try asks a link's API server for the user name that belongs to the link's credentials. If
+// replicas could not use the credentials, try returns an error. If the server is unreachable from
+// this machine, try only prints a warning.
 func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error {
 	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
 	if err != nil {
@@ -187,10 +187,10 @@ func printed(s *corev1.Secret) *corev1.Secret {
 	return s
 }
 
-// server is an API server with the address that replicas use.
+// server is the API server of a link, with the address that replicas use.
 type server clientcmdapi.Cluster
 
-// isServerName reports whether a certificate can contain the name.
+// isServerName reports whether a server certificate may contain the name.
 func isServerName(name string) bool {
 	_, err := netip.ParseAddr(name)
 	return err == nil || len(validation.IsDNS1123Subdomain(strings.ToLower(name))) == 0

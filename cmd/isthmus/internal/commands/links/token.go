@@ -17,9 +17,9 @@ import (
 	"isthmus/internal/pace"
 )
 
-// Labels of a token's Secret. The labels identify the token's link, because several clusters and
-// replicas may link one cluster. A token is valid while its Secret exists. A token with an expiry
-// time is bound to its Secret.
+// Labels of a token's Secret. The labels identify the link of the token, because several
+// installations of Isthmus may link the same cluster. A token is valid while its Secret exists. A
+// token with an expiry time is bound to its Secret.
 const (
 	linkLabel      = "isthmus.io/link"           // name of the link
 	linkedByLabel  = "isthmus.io/linked-by"      // identity of the local cluster
@@ -40,7 +40,7 @@ func (k linkKey) labels() labels.Set {
 	}
 }
 
-// tokens lists the Secrets of all tokens of a link, the oldest first.
+// tokens lists the Secrets of all tokens of a link, oldest first.
 func (k linkKey) tokens(ctx context.Context, c *cluster, namespace string) ([]corev1.Secret, error) {
 	list, err := clusterstore.ListSecrets(ctx, c.API, namespace, metav1.ListOptions{LabelSelector: k.labels().String()})
 	if err != nil {
@@ -92,8 +92,8 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 	}
 }
 
-// deleteTokens deletes the Secrets of tokens. API servers may accept a deleted token for a few more
-// seconds.
+// deleteTokens revokes tokens by deleting their Secrets. API servers may accept a deleted token for
+// a few more seconds.
 func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
 	for _, s := range list {
 		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.API.Secrets(s.Namespace).Delete); err != nil {
@@ -105,7 +105,8 @@ func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret
 
 type deletion = func(context.Context, string, metav1.DeleteOptions) error
 
-// deleteObject deletes an object, but never another object with the same name.
+// deleteObject deletes an object. If a new object with the same name has replaced it, deleteObject
+// returns an error.
 func deleteObject(ctx context.Context, w *work, c *cluster, title string, o metav1.Object, do deletion) error {
 	return w.do(ctx, c, "delete", title, func(ctx context.Context) error {
 		err := do(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(o.GetUID())}})

@@ -39,7 +39,7 @@ func unlinkCommand() cli.Command {
 	o := new(unlinkOptions)
 	return cli.Command{
 		Use:     "unlink NAME",
-		Such:    "east",
+		Example: "east",
 		Summary: "remove a link and, with --revoke, its account in the linked cluster",
 		Intro:   unlinkIntro,
 		Ending:  unlinkEnding,
@@ -51,16 +51,16 @@ func unlinkCommand() cli.Command {
 			s.StringVar(&o.linkedContext, "context", "", "With --revoke, the `CONTEXT` of the linked cluster.")
 			s.StringVar(&o.account.Name, "service-account", "",
 				"With --revoke, the `NAME` of the ServiceAccount in the linked cluster. "+
-					"The default is the name in the link, or else "+defaultAccount.Name+".")
+					"The default is the name in the link or, if there is none, "+defaultAccount.Name+".")
 			s.StringVar(&o.account.Namespace, "service-account-namespace", "",
 				"`NAMESPACE` of this ServiceAccount. "+
-					"The default is the namespace in the link, or else "+defaultAccount.Namespace+".")
+					"The default is the namespace in the link or, if there is none, "+defaultAccount.Namespace+".")
 			s.BoolVar(&o.dryRun, "dry-run", false, "Show what would be deleted without deleting anything.")
 			s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
 			o.AdminFlag(s)
 			o.PodFlag(s)
 			s.DurationVar(&o.Timeout, "timeout", time.Minute,
-				"Finish within this `DURATION`. The time until you confirm does not count.")
+				"Finish within this `DURATION`. The wait for your confirmation does not count.")
 		})},
 		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
 	}
@@ -245,8 +245,8 @@ func newRevocation(
 }
 
 // accountTokens returns the Secrets that contain a token of an account, without duplicates. Secrets
-// that were created by hand have the type of ServiceAccount tokens. Secrets that "isthmus link
-// --duration" created have a different type, and the label of "isthmus link".
+// that were created by hand have the type of ServiceAccount tokens. Secrets of tokens with an
+// expiry time have a different type, but have the label of "isthmus link".
 func accountTokens(
 	ctx context.Context, linked *cluster, account types.NamespacedName,
 ) (found []corev1.Secret, err error) {
@@ -296,7 +296,7 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 		name)
 }
 
-// If an object exists and was created by "isthmus link", revoke deletes the object.
+// revoke deletes an object if the object exists and "isthmus link" created it.
 func revoke[T metav1.Object](ctx context.Context, w *work, c *cluster, of resource[T], title, name string) error {
 	o, err := of.Get(ctx, name, metav1.GetOptions{})
 	switch {
