@@ -212,8 +212,8 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 
 	list := x.omitted.note(TierNotUsed, t.list, t.inUse(u))
 	// The EndpointSlices for IPv4 and IPv6 are not updated at the same time. If IPv6 is disabled,
-	// IPv6 addresses must be removed before hints are used, because hints could otherwise leave
-	// only an IPv6 address.
+	// IPv6 addresses must be removed before hints are used, because hints could leave only an IPv6
+	// address.
 	list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
 	switch {
 	case x.ignoresHints():
@@ -297,9 +297,9 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 // hintedNodes maps each node in the hints to the endpoints with this hint, or returns nil if node
 // hints are ignored.
 //
-// As in kube-proxy, node hints are ignored unless every endpoint has one. Node hints are also
-// ignored if any endpoint is remote. With node hints, a client would receive all remote endpoints,
-// but only the local endpoints on its own node.
+// As in kube-proxy, node hints are ignored unless every endpoint has one. If any endpoint is
+// remote, node hints are ignored. With node hints, a client would receive all remote endpoints, but
+// only the local endpoints on its own node.
 func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
 	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
@@ -315,8 +315,8 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 }
 
 // inZone removes the local endpoints without a hint for the given zone. As in kube-proxy, zone
-// hints are ignored unless every local endpoint has one. Zone hints are also ignored unless an
-// endpoint has a hint for the given zone. Endpoints of linked clusters are never removed.
+// hints are ignored unless every local endpoint has one. If no endpoint has a hint for the given
+// zone, zone hints are ignored. Endpoints of linked clusters are never removed.
 func inZone(list []*Endpoint, zone string) []*Endpoint {
 	hinted := false
 	for _, e := range list {

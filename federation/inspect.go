@@ -177,8 +177,8 @@ func describeSteered(s *watchedService, clients bool) SteeredService {
 	return one
 }
 
-// declaredFirst returns the watched ports, with declared ports first. This order prevents clients
-// that request many undeclared ports from filling all maxClients entries.
+// declaredFirst returns the watched ports, with declared ports first. If undeclared ports came
+// first, clients that request many of them could fill all maxClients entries.
 func declaredFirst(s *watchedService) []*port {
 	rank := func(p *port) int {
 		if p.summary.undeclared {

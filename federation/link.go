@@ -20,8 +20,8 @@ type Link struct {
 	// CordonOver. If CordonOver is zero, all changes take effect immediately.
 	Cordon     Standing
 	CordonOver time.Duration
-	// Lost is the standing of the cluster while its API cannot be watched. Changes to this standing
-	// take effect immediately.
+	// Lost is the standing of the cluster while its API cannot be watched. A change to the field
+	// Lost takes effect immediately.
 	Lost Standing
 }
 

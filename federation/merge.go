@@ -106,8 +106,8 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 }
 
 // keepPointers replaces endpoints in list with equal endpoints from the old list. If both lists
-// then contain the same pointers, the result is the old list. The given list is modified and must
-// not be shared.
+// contain the same pointers afterwards, the result is the old list. The given list is modified and
+// must not be shared.
 func keepPointers(old, list []*Endpoint) []*Endpoint {
 	j := 0
 	same := len(old) == len(list)

@@ -11,8 +11,8 @@ import (
 )
 
 // MaxUndeclaredPorts is the maximum number of undeclared ports that can be watched per service. A
-// port is undeclared if no member is known to declare it. This limit exists because clients may
-// request any port, and each port is read and merged separately.
+// port is undeclared if no member is known to declare it. Without a limit, clients could overload a
+// replica by requesting many ports, because each port is read and merged separately.
 const MaxUndeclaredPorts = 64
 
 type watchedService struct {
@@ -326,8 +326,8 @@ type tierUser struct {
 }
 
 // worse orders clients by the number of tiers they use. Among clients with the same number of
-// tiers, the one whose tiers changed last is worse, because this change explains the reported
-// change. Comparing ports and nodes only makes the order deterministic.
+// tiers, the one whose tiers changed last is worse, because its change explains the report.
+// Comparing ports and nodes only makes the order deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),

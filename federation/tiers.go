@@ -29,7 +29,7 @@ type placement struct {
 	// the standing field contains the lowest of them.
 	spread *standings
 	// If partlyLastResort is true, the cluster is changing gradually to or from last resort. During
-	// a gradual change to or from last resort, clients use all parts, because the parts in service
+	// a gradual change, clients still use the parts of last resort, because the parts in service
 	// may be too few to handle all requests.
 	partlyLastResort bool
 	// If unused is true, the cluster's endpoints are never served. Clients do not wait for an
