@@ -152,7 +152,7 @@ func (c *countedCall) SendMsg(m any) error {
 }
 
 // RecvMsg receives a message from the client. If the message does not arrive within
-// Options.Request, the call ends with DeadlineExceeded. Without this limit, clients could keep
+// Options.Request, the call ends with DeadlineExceeded. Without a time limit, clients could keep
 // calls open forever by never sending a request.
 func (c *countedCall) RecvMsg(m any) error {
 	transport, err := transportOf(c.Context())

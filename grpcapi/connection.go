@@ -22,8 +22,8 @@ import (
 // Clients control the flow control windows of HTTP/2, and therefore how long messages stay
 // buffered. Buffered data is discarded only when the connection is closed.
 //
-// The limits in this file restrict the size of buffered responses. The number of buffered responses
-// is limited by Options.ConcurrentStreams, because a call counts until its end has been written.
+// The following limits restrict the size of buffered responses. The number of buffered responses is
+// limited by Options.ConcurrentStreams, because a call counts until its end has been written.
 
 // maxStalled is the number of stalled streams at which a connection is closed. Each stalled stream
 // can leave up to 64 KiB of buffered data behind.
@@ -145,7 +145,7 @@ func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 var statusTooOld = status.New(codes.Unavailable, "the connection has reached its maximum age")
 
 // minAnswered is the minimum time from the first message of a stream until the maximum age of the
-// connection ends the stream. Without this minimum, the streams of a proxy that stays on an old
+// connection ends the stream. Without a minimum, the streams of a proxy that stays on an old
 // connection would end again and again.
 const minAnswered = time.Second
 

@@ -34,7 +34,7 @@
 //   - The server ends an open stream only if the stream stalls or is drained, its connection
 //     reaches its maximum age, or its handler panics.
 //   - Clients that send the metadata isthmus-explain, such as "isthmus get", receive the tier of
-//     each endpoint. If tiers change, these clients receive all endpoints again.
+//     each endpoint. If tiers change, clients that request tiers receive all endpoints again.
 //
 // Updates of a GetProfile:
 //

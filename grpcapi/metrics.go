@@ -109,8 +109,8 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 	}
 }
 
-// maxOverflows limits the number of series in overflows. Without this limit, clients could create
-// any number of series by requesting invented hostnames and not reading the messages.
+// maxOverflows limits the number of series in overflows. Without a limit, clients could create any
+// number of series by requesting invented hostnames and not reading the messages.
 const maxOverflows = 1000
 
 // overflows counts stalled streams by the full authority of their destination. The series for an

@@ -122,7 +122,7 @@ func (st *profileStream) stalled() {
 }
 
 // countStall counts a stalled stream. A stream for a cluster IP is counted for the Service that now
-// uses this IP.
+// uses the IP.
 func (st *profileStream) countStall() {
 	m := st.server.metrics
 	m.stalled.Inc()

@@ -56,8 +56,8 @@ type Options struct {
 	// Streams is the maximum number of open calls on all connections together. Further calls are
 	// refused. The default is 150,000.
 	Streams int
-	// ViewBytes is the maximum estimated memory of all views, in bytes. Calls that would exceed
-	// this maximum are refused. The default is 2 GiB.
+	// ViewBytes is the maximum estimated memory of all views, in bytes. Calls that would exceed the
+	// maximum are refused. The default is 2 GiB.
 	ViewBytes int
 
 	Linger    time.Duration // how long idle views stay cached; default 30s, negative means that they are not cached
@@ -172,9 +172,9 @@ const (
 	// length of its text plus 32 bytes. A proxy sends less than 1 KiB of headers. The limit is low
 	// because headers stay in memory until the call ends.
 	maxHeaders = 2 << 10
-	// requestWindow is the flow control window of each call and each connection, in bytes. This
-	// fixed size is HTTP/2's default and gRPC's minimum. By default, gRPC would increase the
-	// windows of clients that send a lot of data to up to 16 MiB.
+	// requestWindow is the flow control window of each call and each connection, in bytes. The size
+	// is HTTP/2's default and gRPC's minimum. By default, gRPC would increase the windows of
+	// clients that send a lot of data to up to 16 MiB.
 	requestWindow = 64<<10 - 1
 	// readBuffer is the size of a connection's read buffer, in bytes. A proxy sends a few hundred
 	// bytes per call, and little else.

@@ -1,6 +1,6 @@
 // Package wiretest contains helpers for the tests of grpcapi and grpcapi/wire: a short notation for
 // messages, and example endpoints and profiles. To avoid import cycles, wiretest does not import
-// these packages.
+// the packages that it helps to test.
 package wiretest
 
 import (
