@@ -11,8 +11,8 @@
 //
 //   - no stream loses an endpoint;
 //   - the data that proxies receive about an endpoint or in a profile does not change, except for
-//     the differences in listed.go;
-//   - a change of leader causes no writes, except for the differences in listed.go;
+//     the differences in fields.go;
+//   - a change of leader causes no writes, except for the differences in fields.go;
 //   - each leader writes the same objects for the same change.
 //
 // If the earlier version does not support --exports, neither version writes exports. In that case,
