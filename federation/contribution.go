@@ -177,9 +177,8 @@ func (b bounds) screen(s *Slice) *screened {
 	return b.screenUnready(s, out)
 }
 
-// screenUnready stores the unready addresses within the allowed ranges in out, which is created if
-// necessary. The owners of unready addresses do not matter, because these addresses are only
-// counted.
+// screenUnready adds the allowed unready addresses to out, and creates out if necessary. The owners
+// of unready addresses do not matter, because these addresses are only counted.
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {

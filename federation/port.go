@@ -280,8 +280,8 @@ func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	}
 }
 
-// summarize derives a port's summary from its members. While the cluster of an unfederated service
-// is withdrawn, the service exists but is empty, unless the Service is of type ExternalName.
+// summarize derives a port's summary from its members. If a service is not federated and its
+// cluster is withdrawn, the service exists but is empty, unless it is of type ExternalName.
 func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
 	case d == nil:

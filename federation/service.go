@@ -199,7 +199,7 @@ func (s *watchedService) add(k Key) *published {
 
 // undeclaredPorts returns the number of watched ports that no member is known to declare. The
 // number includes ports that only a pending cluster may declare, because the cluster may turn out
-// not to declare these ports. Pending clusters only matter for new links, because a starting
+// not to declare these ports. Pending clusters matter only for new links, because a starting
 // replica does not serve proxies while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
