@@ -13,8 +13,9 @@ import (
 )
 
 // Conditions describe the objects that were written, not the planned objects. If the API server
-// rejects a write, the condition Ready contains the API server's message. A new leader leaves Ready
-// unchanged until it has tried a write itself, because the previous leader's write may have failed.
+// rejects a write, the Ready condition contains the API server's message. A new leader leaves the
+// Ready condition unchanged until it has attempted a write itself, because the previous leader's
+// write may have failed.
 
 // Attempt is the outcome of this replica's writes to an object since it became the leader.
 type Attempt struct {
@@ -23,11 +24,11 @@ type Attempt struct {
 }
 
 // reporter is the last stage of Make. The reporter computes the conditions of ServiceExports, and
-// the condition Ready of ServiceImports.
+// the Ready condition of ServiceImports.
 type reporter struct{ *maker }
 
-// conditions skips ServiceExports whose ServiceImport another controller manages, because that
-// controller also writes their conditions.
+// conditions skips a ServiceExport if another controller manages the ServiceImport, because that
+// controller also writes the conditions of the ServiceExport.
 func (m reporter) conditions() {
 	local := m.clusters[""]
 	if local == nil || !m.ServiceExports || m.MCSVersion == "" {
@@ -62,8 +63,8 @@ func (m reporter) conditions() {
 	slices.SortFunc(m.out.Exports, func(a, b ExportConditions) int { return compareIDs(a.ID, b.ID) })
 }
 
-// readyExport reports the outcome of the writes in the condition Ready of a valid ServiceExport.
-// While the outcome is unknown, readyExport returns false.
+// readyExport updates the Ready condition of a valid ServiceExport with the outcome of the writes.
+// If the outcome is unknown, readyExport returns false.
 func (m reporter) readyExport(e *Export, ready *metav1.Condition) bool {
 	imports, services := m.out.Imports, m.out.Services
 	i, found := sort.Find(len(imports), func(i int) int { return compareIDs(e.ID, imports[i].ID) })
@@ -150,9 +151,9 @@ func (m reporter) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Cond
 	return pending("its IPs are not written yet")
 }
 
-// familyNotSupported returns a condition Ready with the reason familyReason. If Isthmus serves an
-// IP family of some export, the result is nil. While a member's exports are unknown, an existing
-// condition with familyReason stays unless Isthmus serves a known export.
+// familyNotSupported returns a Ready condition with the reason familyReason, or nil if Isthmus
+// serves an IP family of at least one export. While the exports of a member are unknown,
+// familyNotSupported returns only an existing condition, never a new one.
 func (m reporter) familyNotSupported(one *merged) *metav1.Condition {
 	unserved := one.unserved(m.IPv4Only)
 	if !m.IPv4Only || len(unserved) < len(one.known) {
@@ -217,8 +218,8 @@ func (w *ExportConditions) Content() string {
 	return hash(fmt.Sprintf("%s %#v", w.Have.UID, w.Want), 20)
 }
 
-// Over returns the given conditions with the planned changes, and whether the result differs from
-// the given conditions. Conditions of other types stay unchanged.
+// Over returns a copy of the given conditions with the planned changes applied, and reports whether
+// the copy differs. Conditions of other types stay unchanged.
 func (w *ExportConditions) Over(have []metav1.Condition) (next []metav1.Condition, differs bool) {
 	next = slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool {
 		return c.Type == "Conflict" && len(w.Want) < 3
@@ -260,8 +261,8 @@ func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition
 	return append(all, condition("Conflict", true, strings.Join(reasons, ","), strings.Join(messages, "; ")))
 }
 
-// keepConflict preserves a current condition Conflict with status True, because the conflict may
-// involve an export that is unknown at the moment.
+// keepConflict preserves an existing Conflict condition with status True, because the conflict may
+// involve an export that is currently unknown.
 func keepConflict(want, have []metav1.Condition) {
 	for _, c := range have {
 		if i := slices.IndexFunc(want, func(o metav1.Condition) bool {
@@ -287,7 +288,8 @@ func sameCondition(now, next *metav1.Condition) bool {
 // maxMessage is the maximum length of a condition's message in bytes. The API allows 32 KiB.
 const maxMessage = 8 << 10
 
-// condition does not set the transition time, which is set when a changed status is written.
+// condition returns a condition without a transition time, which is set when a changed status is
+// written.
 func condition(kind string, is bool, reason, message string) metav1.Condition {
 	message = strings.ToValidUTF8(text.Truncate(message, maxMessage), "")
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}

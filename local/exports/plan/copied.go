@@ -11,7 +11,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// A written object copies labels and annotations only up to these limits.
+// The limits apply to the labels and annotations that are copied to one written object.
 const (
 	maxCopied      = 64 // labels; the same limit applies to annotations
 	maxCopiedBytes = 32 << 10
@@ -25,8 +25,8 @@ type copies struct {
 	leftLabels, leftAnnotations []string // the keys that refused is about
 }
 
-// keyRule reports whether to copy the label or annotation with the given key. The reason for users
-// is optional.
+// keyRule reports whether to copy the label or annotation with the given key, and may return a
+// reason to show to users.
 type keyRule func(key string) (copied bool, reason string)
 
 func preferenceOf(s *Service) copies {
@@ -85,8 +85,8 @@ func record(labels, annotations map[string]string) string {
 	return strings.Join(all, ",")
 }
 
-// rerecorded returns a record in which the given annotations replace every annotation whose key is
-// in keys. The result omits items that [recorded] would ignore.
+// rerecorded removes the annotations with the given keys from a record, and adds the given
+// annotations. The result omits items beyond the first maxRecordBytes bytes of the record.
 func rerecorded(text string, keys []string, annotations map[string]string) string {
 	var all []string
 	for item := range strings.SplitSeq(firstItems(text, maxRecordBytes), ",") {
@@ -124,8 +124,9 @@ func recorded(text string) (labels, annotations map[string]string) {
 }
 
 // overlay adds the wanted values to the values of an object, and removes copied values that are no
-// longer wanted. The before map contains the hashes of values that were copied earlier. Values that
-// somebody else has set stay unchanged. The ours map contains the copied values.
+// longer wanted. The before argument contains the hashes of values that were copied earlier. Values
+// that another client has set stay unchanged. The second result contains the values that overlay
+// has copied.
 func overlay(have, want, before map[string]string) (next, ours map[string]string) {
 	next = maps.Clone(have)
 	ours = make(map[string]string)
@@ -145,8 +146,9 @@ func overlay(have, want, before map[string]string) (next, ours map[string]string
 	return next, ours
 }
 
-// inherited returns the labels and annotations of a Service that Linkerd's service mirror copied
-// from a member. An entry counts as copied if the member's export has the same value.
+// inherited returns the labels and annotations that Linkerd's service mirror copied from a member
+// to a Service. A label or annotation with the same value as in the member's export is assumed to
+// be copied.
 func inherited(have *Service, from []*member) *copies {
 	c := &copies{labels: make(map[string]string), annotations: make(map[string]string)}
 	for _, p := range from {

@@ -9,23 +9,23 @@
 //		}
 //	}
 //
-// An export is a Service that a cluster offers through a label or a ServiceExport. A member is one
-// cluster's membership in a written object. A mirror has one member. A federated Service and a
-// ServiceImport have one member for each exporting cluster.
+// An export is a Service that a cluster offers through a label or a ServiceExport. A member of a
+// written object is a cluster whose export the object represents. A mirror has one member. A
+// federated Service and a ServiceImport have one member for each exporting cluster.
 //
 // Callers may rely on the following:
 //
 //   - A plan depends on the exports and on the existing objects, not on the order in which they
-//     appeared. The order matters only for a name that several objects need, settled values of
-//     ServiceImports (see settled.go), and removals that [Memory] delays.
+//     appeared. The order matters only for names that several objects need, for settled values of
+//     ServiceImports (see settled.go), and for removals that [Memory] delays.
 //   - If several kinds of objects need the same name, an existing object keeps its name. If several
 //     mirrors need the same name, the mirror whose link has the longest matching name gets the
 //     name.
 //   - A plan changes and deletes only objects with the mark ([Settings.Marked]). A plan also adopts
 //     Services that Linkerd's service mirror wrote and no longer manages.
 //   - A marked object does not influence the plan for other objects, because anybody can forge the
-//     mark. Limits, turns and mass losses count only members for which this leader has seen an
-//     export. Members that are only listed in an object have a separate limit.
+//     mark. Limits, turns and the detection of mass losses include only members for which this
+//     leader has seen an export. A separate limit applies to members that only an object lists.
 //   - A plan does not remove members of a cluster whose exports are unknown. The exports are
 //     unknown until the cluster has synced after this replica began to write ([Cluster].Synced).
 //   - Exports are untrusted input. A plan omits and reports values that the API would reject, so
@@ -35,5 +35,6 @@
 //   - The package has no state, and concurrent calls are safe.
 //
 // The rules for ServiceImports come from KEP-1645. Mirrors and federated Services have the labels
-// and annotations that Linkerd's service mirror writes, so tools that read them keep working.
+// and annotations that Linkerd's service mirror writes, so tools that read the labels and
+// annotations keep working.
 package plan

@@ -21,25 +21,25 @@ const (
 )
 
 // The amount of data from marked objects is limited, because anybody can forge the mark. Objects
-// that Isthmus writes never exceed these limits.
+// that Isthmus writes never exceed maxMembersBytes and maxRecordBytes.
 const (
 	maxMembersBytes = 32 << 10 // of the list of members: maxMembers of the longest names
 	maxRecordBytes  = 64 << 10 // of the record of copied labels and annotations
 )
 
-// maxNamed is the maximum number of members per namespace that existing objects list without an
-// export. The limit applies to each linked cluster separately, and to all unlinked clusters
-// together. A larger Settings.MaxPerNamespace replaces maxNamed.
+// maxNamed limits the members without an export that existing objects list in one namespace. The
+// limit applies to each linked cluster separately, and to all unlinked clusters together. A larger
+// Settings.MaxPerNamespace replaces maxNamed.
 const maxNamed = 250
 
 type limiter struct{ *maker }
 
 // limit drops the members and objects that exceed the limits.
 //
-// The number of places for a namespace depends only on exports and on the Memory. Forged objects in
-// one namespace therefore cannot reduce the number of places for another namespace. Within a
-// namespace, existing objects come first, followed by the other objects in alphabetical order.
-// Limits reject only new objects. An existing object stays while it has an export.
+// The number of objects that a namespace may have depends only on exports and on the Memory. Forged
+// objects in one namespace do not reduce how many objects another namespace may have. Within a
+// namespace, existing objects take precedence over new objects, which are accepted in alphabetical
+// order. The limits never remove an existing object that has an export.
 func (m limiter) limit() {
 	m.limitClusters()
 	m.limitAll()
@@ -93,9 +93,9 @@ func (m limiter) limitClusters() {
 	}
 }
 
-// fullest returns the link whose exports need the most objects, and the combination of cluster and
-// namespace whose exports need the most objects. In a tie, the first name in alphabetical order
-// wins.
+// fullest returns the link whose exports need the most objects, and the namespace in which the
+// exports of one cluster need the most objects. In a tie, fullest returns the name that comes first
+// in alphabetical order.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}
@@ -152,12 +152,12 @@ func (m limiter) limitAll() {
 	})
 }
 
-// allot assigns places to claims. The most argument is the maximum number of places in total, and
-// ofNamespace is the maximum number of places in a namespace. Claims with a place in the previous
-// plan come first, followed by the other claims in the order of their namespaces. For each claim
-// without a place, allot calls the over function with the number of earlier claims in the
-// namespace.
-func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, n int)) {
+// allot assigns places to claims. The maxTotal argument limits all places, and maxPerNamespace
+// limits the places in each namespace. Claims with a place in the previous plan take precedence,
+// followed by the other claims in alphabetical order of their namespaces. For each claim without a
+// place, allot calls the reject function with the number of earlier claims in the namespace.
+func allot(claims map[string][]claim, maxTotal, maxPerNamespace int, reject func(c claim, n int)) {
+	left := maxTotal
 	kept := make(map[string]int) // places of the previous plan, by namespace
 	for namespace, all := range claims {
 		slices.SortFunc(all, func(a, b claim) int {
@@ -170,16 +170,16 @@ func allot(claims map[string][]claim, most, ofNamespace int, over func(c claim, 
 		if n < 0 {
 			n = len(all)
 		}
-		kept[namespace] = min(n, ofNamespace)
-		most -= kept[namespace]
+		kept[namespace] = min(n, maxPerNamespace)
+		left -= kept[namespace]
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(claims)) {
 		all := claims[namespace]
-		more := max(0, min(len(all), ofNamespace)-kept[namespace])
-		more = min(more, max(0, most))
-		most -= more
+		more := max(0, min(len(all), maxPerNamespace)-kept[namespace])
+		more = min(more, max(0, left))
+		left -= more
 		for n := kept[namespace] + more; n < len(all); n++ {
-			over(all[n], n)
+			reject(all[n], n)
 		}
 	}
 }
@@ -190,9 +190,10 @@ type followKey struct {
 	linked    bool   // if false, the key stands for all unlinked clusters
 }
 
-// followNamed adds up to maxNamed members that existing objects list without an export. Members
-// without an export do not reduce the number of places for exports. An object that lists members
-// beyond this limit stays unchanged until UnlinkedAfter has passed for its members.
+// followNamed adds members that existing objects list without an export, up to maxNamed per
+// namespace. Members without an export do not reduce how many exports the limits allow. An object
+// that would exceed maxNamed stays unchanged until its unlinked members are removed after
+// UnlinkedAfter.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {
@@ -262,8 +263,8 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	return m.Now
 }
 
-// freeze leaves the object of a group unchanged. freeze is called for objects that list too many
-// clusters for followNamed.
+// freeze leaves the object of a group unchanged, because the object lists too many clusters for
+// followNamed.
 func (m limiter) freeze(g group) {
 	const detail = "it names more clusters than Isthmus tracks in one namespace, so it stays unchanged"
 	state := Kept

@@ -23,7 +23,7 @@ type LinkSettings struct {
 	ExcludeLabels KeyPatterns // keys of labels that are not copied, besides those that are never copied
 }
 
-// Read returns s with the settings from the annotations of a link Secret, and at most one warning
+// Read returns the settings with the annotations of a link Secret applied, and at most one warning
 // per annotation. If an annotation is invalid, Joins is Unreadable.
 func (s LinkSettings) Read(annotations map[string]string) (LinkSettings, []string) {
 	var warnings []string
@@ -99,8 +99,8 @@ const (
 // one allowing pattern and no excluding pattern matches it. The zero value selects no namespace.
 type Patterns struct{ allow, deny []string }
 
-// ParsePatterns parses a list such as "shop,team-*,!team-x". An asterisk matches any characters,
-// and a question mark matches one character. An empty list selects no namespace.
+// ParsePatterns parses a list such as "shop,team-*,!team-x". An asterisk matches any number of
+// characters, and a question mark matches one character. An empty list selects no namespace.
 func ParsePatterns(list string) (Patterns, error) {
 	allow, deny, err := splitPatterns(list, maxPatterns, "namespaces", func(name, item string) error {
 		if name != "" && len(name) <= maxNamespace &&
@@ -133,7 +133,7 @@ func (p Patterns) allows(namespace string) bool {
 type KeyPatterns struct{ exclude, except []string }
 
 // ParseKeyPatterns parses a list of label keys such as "example.com/*,tmp-*,!tmp-a". The wildcards
-// are those of [ParsePatterns]. An empty list selects no key.
+// work as in [ParsePatterns]. An empty list selects no key.
 func ParseKeyPatterns(list string) (KeyPatterns, error) {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./*?"
 	exclude, except, err := splitPatterns(list, maxKeyPatterns, "keys", func(key, item string) error {

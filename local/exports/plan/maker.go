@@ -15,7 +15,7 @@ type maker struct {
 	clusters      map[string]*Cluster
 	named         map[group]*namedMembers // the members that existing objects name
 	// The members map contains all members for which this leader has seen an export. The limiter
-	// adds members from namedOnly and unlinked.
+	// later adds members that only objects list.
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name
 	unlinked       map[group][]string    // clusters that are not linked and that only objects name
@@ -101,8 +101,8 @@ func (m *maker) findWritten() {
 	}
 }
 
-// inStatus returns the clusters in the status of a ServiceImport, and the clusters in its
-// annotation that cannot be listed in the status.
+// inStatus returns the clusters in the status of a ServiceImport, and the clusters in the
+// annotation unlistedKey, which the status cannot list.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	g := group{kind: Import, of: o.ID}
 	named := false // whether the derived Service names members
@@ -121,8 +121,8 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
 		// The name of an unlinked cluster may be a previous name of the local cluster. If the
-		// derived Service lists members, an unlinked cluster is a member only if this Service lists
-		// it.
+		// derived Service lists members, an unlinked cluster is a member only if the derived
+		// Service lists the cluster.
 		case m.clusters[c] != nil || !named:
 			clusters = append(clusters, c)
 		}
@@ -145,10 +145,10 @@ func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 }
 
 // A mirror's name has the form NAME-LINK, in which both NAME and LINK may contain hyphens. Two
-// exports can therefore ask for the same name. For example, web-eu-west is the mirror of web-eu for
+// exports may need mirrors of the same name. For example, web-eu-west is the mirror of web-eu for
 // link west, and of web for link eu-west. The longest link name that is a suffix of the mirror's
 // name wins, regardless of the age of the exports. A client that connects to one cluster by name
-// therefore never reaches another cluster.
+// never reaches another cluster.
 
 // The name of a deleted link stays reserved until UnlinkedAfter has passed.
 func (m *maker) rememberLinks() {
@@ -186,8 +186,8 @@ func (m *maker) hasItsName(g group) bool {
 	return g.kind != Mirror || m.linkOfName(g.target().Name) == g.cluster
 }
 
-// judgeName decides whether a mirror may have its name. If the decision will change at a certain
-// time without new input, the until result is this time.
+// judgeName decides whether a mirror may use its name. If the decision will change only because
+// time passes, the third result is the time of the change.
 func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	name := g.target().Name
 	link := m.linkOfName(name)
@@ -286,9 +286,8 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 
 const noImports = "the local cluster does not serve the kind ServiceImport"
 
-// adoptExported records the members of Services that Linkerd's service mirror wrote and no longer
-// manages, if there are exports for them. All other Services that the service mirror wrote stay
-// unchanged.
+// adoptExported records the members of Services that have exports and that Linkerd's service mirror
+// wrote but no longer manages. All other Services that the service mirror wrote stay unchanged.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())
@@ -342,7 +341,7 @@ func (m *maker) hasMarked(what memberKey) bool {
 	return had.has(what.member) && had.marked
 }
 
-// confirmed reports whether an export has asked for a member since this replica became the leader.
+// confirmed reports whether an export has requested a member since this replica became the leader.
 func (m *maker) confirmed(what memberKey) bool {
 	_, seen := m.before.seen[what]
 	return seen || m.after.lost[what].seen
@@ -355,7 +354,8 @@ func (m *maker) object(g group) ID {
 	return g.target()
 }
 
-// verdict omits the Object field, which Make sets once the types of all ServiceImports are known.
+// verdict stores a Verdict without Object. Make sets Object once the types of all ServiceImports
+// are known.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
 	m.verdicts[memberKey{g, cluster}] = Verdict{
 		Cluster: cluster,

@@ -18,7 +18,8 @@ type member struct {
 	notes   []string   // reported for this member only
 }
 
-// exported returns the first maxExportedPorts ports of the member's export, which must be known.
+// exported returns the first maxExportedPorts ports of the member's export. The export must be
+// known.
 func (p *member) exported() []Port {
 	ports := p.export.Service.Ports
 	return ports[:min(len(ports), maxExportedPorts)]
@@ -60,7 +61,7 @@ type namedMembers struct {
 	clusters []string // sorted, without duplicates
 }
 
-// has may be called with a nil receiver.
+// The receiver of has may be nil.
 func (h *namedMembers) has(cluster string) bool {
 	if h == nil {
 		return false
@@ -77,10 +78,10 @@ func clustersOf(members []*member) (names []string) {
 }
 
 // compareMembers orders the members of a group. The first member determines all values that cannot
-// be merged. For Services, the local cluster comes first, followed by the links in the order of
-// their age, as in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in
-// KEP-1645. A member with an unknown export is ordered by its link for a Service, and comes last
-// for a ServiceImport.
+// be merged. For Services, the local cluster comes first, followed by the links, oldest first, as
+// in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in KEP-1645. A member
+// with an unknown export is sorted by the age of its link for a Service, and last for a
+// ServiceImport.
 func compareMembers(g group, a, b *member) int {
 	if g.kind == Import {
 		return cmp.Or(
@@ -95,7 +96,7 @@ func compareMembers(g group, a, b *member) int {
 	)
 }
 
-// later returns 1 for an item that comparison functions sort last.
+// later converts a boolean to a number, so that comparison functions sort true after false.
 func later(b bool) int {
 	if b {
 		return 1

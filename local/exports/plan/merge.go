@@ -46,8 +46,8 @@ func (one *merged) exporters(localName string) (names []string) {
 }
 
 // remoteOrder returns the links that are members, in order of precedence. While the exports of a
-// link are unknown, the link stays after the member that precedes it in the existing Service.
-// Otherwise, the order would change twice.
+// link are unknown, the link keeps its position in the existing Service, so that the order does not
+// change twice.
 func (one *merged) remoteOrder(w *World) (names []string) {
 	known := make(map[string]bool) // the member links; true if the exports are known
 	for _, p := range one.members {
@@ -188,8 +188,8 @@ func (m merger) mergeImport(one *merged) {
 }
 
 // portListsInOrder returns the ports of the members of a mirror or federated Service, in order of
-// precedence. The ports of the existing object represent all members whose exports are unknown, at
-// the position of the first such member.
+// precedence. Members whose exports are unknown share one list with the ports of the existing
+// object, at the position of the first such member.
 func (m merger) portListsInOrder(one *merged) (all []portList) {
 	byCluster := make(map[string]*member)
 	for _, p := range one.members {
@@ -255,8 +255,8 @@ func (m merger) differences(one *merged) (all []Conflict) {
 	add("TrafficDistributionConflict", "trafficDistribution", func(p *member) string {
 		return traffic(p).TrafficDistribution
 	})
-	// A label may be excluded by one link and copied by another. A key that one export omits is
-	// therefore not compared at all.
+	// Because one link may exclude a label that another link copies, a key that any export omits is
+	// not compared.
 	leftLabels := make(map[string]bool)
 	leftAnnotations := make(map[string]bool)
 	for _, p := range one.known {
@@ -321,7 +321,8 @@ func onlyIPv6Text(clusters []string) string {
 		strings.Join(text.First(names, maxRefused), ", ")
 }
 
-// shownMap returns a short string that identifies the content of a map without the given keys.
+// shownMap returns a short string that identifies the entries of a map, excluding those with the
+// given keys.
 func shownMap(m map[string]string, without map[string]bool) string {
 	var all []string
 	for _, key := range sorted(m) {

@@ -13,39 +13,38 @@ const (
 
 // kindTime is how long a ServiceImport keeps a member whose ServiceExport or Service has been
 // deleted. When a CRD is removed, its objects disappear one by one before Isthmus detects the
-// removal of the CRD. A Service that a user replaces is missing for a moment.
+// removal of the CRD. A Service that a user replaces is briefly missing.
 const kindTime = 3 * time.Second
 
 // Memory is the state that a plan inherits from the previous plan. A new leader begins with the
 // zero Memory.
 //
 // A user with permission to create Services in one namespace can forge the mark and list any
-// cluster in an object. Memory therefore distinguishes members that an export asked for from
-// members that only an object lists.
+// cluster in an object. Memory distinguishes members that an export requested from members that
+// only an object lists.
 type Memory struct {
 	// The seen map contains the planned members for which this leader has seen an export. The value
-	// for a member reports whether the limits include the member.
+	// for a member reports whether the member has a place within the limits.
 	seen map[memberKey]bool
-	// The lost map contains the members that exports no longer request. An entry stays while an
-	// object lists the member, but at least for massTime.
+	// The lost map contains the members that exports no longer request. A member remains in the
+	// lost map while an object lists it, but at least for massTime.
 	lost map[memberKey]loss
 	// The unlinked map contains the time when this leader first saw each member of an unlinked
 	// cluster.
 	unlinked map[memberKey]time.Time
 	// The crowded map contains the time when this leader first saw each object with too many
-	// members of unlinked clusters. The crowded map also contains objects whose unlinked members
-	// have stayed for UnlinkedAfter.
+	// members of unlinked clusters. The crowded map also contains objects with unlinked members for
+	// which UnlinkedAfter has passed.
 	crowded map[group]time.Time
-	// The links map contains the names of all links. The value for a deleted link is the time when
-	// this leader noticed the deletion. The value for an existing link is zero.
+	// The links map contains, for each link, the time when this leader noticed its deletion, or
+	// zero if the link exists.
 	links map[string]time.Time
 	// The nameless map contains the time when each existing mirror lost its name to another link.
 	nameless map[memberKey]time.Time
 	imports  map[ID]*history
 }
 
-// If a member is still being removed after the time in the until field, the removal does not count
-// as another loss.
+// A member whose removal is still in progress after the time in until is not counted as lost again.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led
@@ -105,8 +104,8 @@ func (m keeper) offered() map[memberKey]bool {
 	return all
 }
 
-// carryLosses copies the losses of the previous plan. If a cluster's exports are known, carryLosses
-// also records the members that exports have just stopped asking for.
+// carryLosses carries over the losses that the previous plan recorded. If a cluster's exports are
+// known, carryLosses also records the members that exports have just stopped requesting.
 func (m keeper) carryLosses(offered map[memberKey]bool) {
 	for what, l := range m.before.lost {
 		recent := l.seen && m.Now.Sub(l.since) < massTime
@@ -132,9 +131,9 @@ func (m keeper) keep(what memberKey, s State, until time.Time) {
 	}
 }
 
-// keepUnlinked holds a member that was exported before its cluster was unlinked. Each member has
-// its own hold time. After a failed write, one member may stay in the object longer than the
-// others.
+// keepUnlinked puts a member on hold if the member was exported before its cluster was unlinked.
+// Each member has its own hold time. After a failed write, one member may stay in the object longer
+// than the others.
 func (m keeper) keepUnlinked(what memberKey) {
 	since, ok := m.before.unlinked[what]
 	if !ok {
@@ -149,9 +148,9 @@ func (m keeper) keepUnlinked(what memberKey) {
 	m.keep(what, OnHold, until)
 }
 
-// holdNameless holds a mirror that has lost its name to a new link, for UnlinkedAfter. The plan
-// then deletes the mirror and creates a new Service for the new link. The plan never reassigns a
-// Service from one cluster to another.
+// holdNameless keeps a mirror for UnlinkedAfter if the mirror has lost its name to a new link.
+// After UnlinkedAfter, the plan deletes the mirror and creates a new Service for the new link. The
+// plan never reassigns a Service from one cluster to another.
 func (m keeper) holdNameless(what memberKey) {
 	since, known := m.before.nameless[what]
 	if !known {
@@ -180,7 +179,7 @@ func (m keeper) lose(what memberKey) {
 }
 
 // removeOrHold drops members whose cluster no longer exports them. If a cluster has lost most of
-// its exports at once, removeOrHold holds these members instead.
+// its exports at once, removeOrHold holds the missing members instead of dropping them.
 func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	mass := m.massLosses(missing, offered)
 	for _, what := range missing {
@@ -196,9 +195,9 @@ func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	}
 }
 
-// tally identifies members that are counted together to detect a mass loss. Members that this
-// leader has seen exported share one tally per cluster. All other members share one tally per
-// cluster and namespace.
+// tally identifies members that are counted together to detect a mass loss. Members for which this
+// leader has seen an export share one tally per cluster. Members that only objects list share one
+// tally per cluster and namespace.
 type tally struct{ cluster, namespace string }
 
 func (m keeper) tallyOf(what memberKey, seen bool) tally {

@@ -12,8 +12,7 @@ import (
 
 type Kind string
 
-// If several kinds of objects need the same name, the first of these kinds in the list gets the
-// name.
+// If objects of several kinds need the same name, the kind that is declared first gets the name.
 const (
 	Import    Kind = "import" // a ServiceImport and its derived Service
 	Federated Kind = "federated"

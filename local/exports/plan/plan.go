@@ -10,7 +10,7 @@ import (
 type Plan struct {
 	Services []WantedService
 	Imports  []WantedImport
-	// Delete and DeleteImports list marked objects that no export asks for.
+	// Delete and DeleteImports list marked objects that no export requests.
 	Delete, DeleteImports []Unwanted
 	// Exports lists the planned conditions of the local cluster's ServiceExports.
 	Exports   []ExportConditions
@@ -63,8 +63,9 @@ const (
 	Taken         State = "taken"           // another object has the name
 	Waiting       State = "waiting"         // the namespace is missing, or the previous object is still being deleted
 	NotAllowed    State = "not allowed"     // rejected by the settings of the link
-	// NameRefused means that the name is invalid for a Service or belongs to another link, or that
-	// the link has the name of the local cluster.
+	// NameRefused means that the object may not have its name, or that the link has the name of the
+	// local cluster. The name of an object may be invalid for a Service, or reserved for another
+	// link.
 	NameRefused   State = "name refused"
 	NoPort        State = "no usable port"    // a Service needs at least one
 	OverNumber    State = "over the number"   // beyond a limit of objects or members
@@ -81,7 +82,8 @@ type Conflict struct {
 	Kind    Kind
 	Reason  string
 	Message string
-	// If only is not nil, the conflict concerns only the ServiceExports in these clusters.
+	// If the only field is not nil, the conflict concerns only the ServiceExports in the listed
+	// clusters.
 	only []string
 }
 
@@ -89,15 +91,15 @@ func (c *Conflict) concerns(cluster string) bool {
 	return c.only == nil || slices.Contains(c.only, cluster)
 }
 
-// Fullness compares a limit with the number of objects that exports ask for. The limit applies to
+// Fullness compares a limit with the number of objects that exports request. The limit applies to
 // one link, or to one cluster in one namespace.
 type Fullness struct {
 	Per       string // "link" or "namespace"
 	Cluster   string // empty for the local cluster
 	Namespace string // empty if Per is "link"
-	Asked     int    // number of objects that the exports ask for, which may exceed Most
+	Asked     int    // number of objects that the exports request; may exceed Most
 	Most      int    // the limit
 }
 
-// Ratio is above 1 if exports exceed the limit.
+// Ratio is above 1 if the exports exceed the limit.
 func (f Fullness) Ratio() float64 { return float64(f.Asked) / float64(f.Most) }

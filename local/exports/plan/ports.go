@@ -77,13 +77,13 @@ func validTarget(s string) bool {
 	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
 }
 
-// No two ports of an object have the same portNumber.
+// No two ports in an object have the same portNumber.
 type portNumber struct {
 	protocol string
 	number   uint16
 }
 
-// portIndex finds ports of a list by name and by number. If several ports have the same name or
+// portIndex finds the ports in a list by name and by number. If several ports have the same name or
 // number, the index returns the first port.
 type portIndex struct {
 	ports    []Port
@@ -156,8 +156,8 @@ func (x *portIndex) at(i int, ok bool) Port {
 	return x.ports[i]
 }
 
-// has reports whether the list contains a port. An unnamed port also matches if the name of p may
-// have been generated for it.
+// has reports whether the list contains p. If the name of p may have been generated, an unnamed
+// port in the list also matches.
 func (x *portIndex) has(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && (q.untargeted() == p.untargeted() || q.Name == "" && q.untargeted() == p.unnamed())
@@ -169,9 +169,9 @@ func (x *portIndex) hasUnnamed(p Port) bool {
 	return ok && q.Name == "" && q.untargeted() == p.unnamed()
 }
 
-// rivals returns the other valid ports of the list that have the same name or number as p. If the
-// list contains p, the result is empty. The unnamed argument must be true if p does not have a name
-// in its export.
+// rivals returns the valid ports in the list that conflict with p because they have the same name
+// or number. If the list contains p itself, p has no rivals. The unnamed argument must be true if p
+// does not have a name in its export.
 func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	if x.has(p) {
 		return nil
@@ -199,8 +199,8 @@ func (x *portIndex) taking(p Port) (all []Port) {
 	return all
 }
 
-// portList holds the ports of one member, or the existing ports that stay for members whose exports
-// are unknown.
+// portList holds the ports of one member, or the existing ports that are kept for members whose
+// exports are unknown.
 type portList struct {
 	cluster string // empty for the local cluster
 	ports   []Port
@@ -211,7 +211,8 @@ type portList struct {
 
 // unite merges the ports of all lists, in order. If several ports have the same name, or the same
 // protocol and number, the result contains only the first port. The refused list describes the
-// unusable ports. If there are more than maxPorts ports, the ports of the first members win.
+// unusable ports. If there are more than maxPorts ports, the ports of the first members take
+// precedence.
 func unite(lists []portList) (ports []Port, refused []string) {
 	var all portIndex
 	var clusters []string // parallel to the ports of all
@@ -254,8 +255,8 @@ func unite(lists []portList) (ports []Port, refused []string) {
 }
 
 // fitting selects at most maxPorts ports, and reports for each port whether it is selected. The
-// ports of the first members take precedence. Ports without a known member rank directly after the
-// ports of the first member, or before all ports if that member's export is unknown.
+// ports of the first members take precedence. Ports that no known export contains rank after the
+// ports of the first member, or before all ports if the first member's export is unknown.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
 	others := 1
@@ -292,8 +293,8 @@ func fitting(ports []Port, lists []portList) []bool {
 	return fits
 }
 
-// If there are several ports, named generates names for the unnamed ports, because the API requires
-// names.
+// named generates names for unnamed ports if there are several ports, because the API requires
+// names in that case.
 func named(ports []Port) []Port {
 	if len(ports) < 2 {
 		return ports
@@ -316,8 +317,8 @@ func named(ports []Port) []Port {
 	return ports
 }
 
-// portConflicts describes the differences between the ports of members. A member differs if its
-// port has a different number or name. If joined is set, a member without the port differs too.
+// portConflicts describes the differences between the ports of members. A port differs if its
+// number or name is different. If joined is true, a missing port is also a difference.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {
@@ -349,8 +350,8 @@ func portConflict(p Port, members []*member, joined bool) string {
 	return differing("port "+cmp.Or(p.Name, "without a name"), p.text(), "", by)
 }
 
-// differing returns a message with the used value and the clusters that have different values. If
-// all clusters have the same value, differing returns "".
+// differing returns a message that lists the value in use and the clusters with different values.
+// If all clusters have the same value, differing returns "".
 func differing(what, text, used string, by map[string][]string) string {
 	all := fmt.Sprintf("%s: %s (%s)", what, text, strings.Join(append(by[used], "used"), ", "))
 	delete(by, used)
@@ -363,8 +364,8 @@ func differing(what, text, used string, by map[string][]string) string {
 	return all
 }
 
-// quoted quotes and truncates a string from another cluster for a message. Strings in the plain
-// list are returned unchanged.
+// quoted quotes and truncates a string from another cluster for a message. If the string is one of
+// the plain arguments, quoted returns the string unchanged.
 func quoted(value string, plain ...string) string {
 	if slices.Contains(plain, value) {
 		return value

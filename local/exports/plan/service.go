@@ -25,8 +25,8 @@ func (e *Export) invalid() string {
 	return e.Service.unexportable()
 }
 
-// serviceMissing also reports true for a Service that is being deleted, because a user may be
-// replacing it.
+// serviceMissing returns true for a Service that is being deleted, because a user may be replacing
+// the Service.
 func (e *Export) serviceMissing() bool { return e.Service == nil || e.Service.Deleting }
 
 type ServiceExport struct {
@@ -72,7 +72,7 @@ func (s *Service) onlyIPv6() bool {
 	return slices.Equal(s.IPFamilies, []string{"IPv6"})
 }
 
-// cannotGetIPs reports whether updates cannot restore the previous IPs of the Service.
+// cannotGetIPs reports whether the Service must be recreated to restore its previous IPs.
 func (s *Service) cannotGetIPs() bool { return s.Headless() || s.Type == "ExternalName" }
 
 // unexportable returns the reason why a Service cannot be exported, or "". Exports of Services that
@@ -89,7 +89,7 @@ func (s *Service) unexportable() string {
 	return ""
 }
 
-// Reduce drops the fields that a ServiceExport with the Service's name does not need. Reduce does
+// Reduce drops the fields of a Service that plans do not need for its ServiceExport. Reduce does
 // not change the result of [IsWritten] for the Service.
 func (s *Service) Reduce() {
 	s.UID, s.OwnerUID, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
@@ -114,8 +114,7 @@ type Traffic struct {
 	TrafficDistribution   string
 }
 
-// usable replaces invalid and oversized values with those that API servers would store for a
-// Service.
+// usable replaces invalid values with the default values of API servers.
 func (t Traffic) usable() Traffic {
 	const longest, standard = 86400, 10800 // in seconds
 	switch t.SessionAffinity {
@@ -163,9 +162,9 @@ func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
 	return s.Mirror != nil && s.Mirror(labels), s.Federated != nil && s.Federated(labels)
 }
 
-// Export returns the export of a Service. The function removes excluded labels and annotations from
-// the Service. Export keeps the labels and annotations of a written Service, so that the Service is
-// not mistaken for an export.
+// Export returns the export of a Service, and removes excluded labels and annotations from the
+// Service. Export keeps the labels and annotations of a written Service, so that the Service is not
+// mistaken for an export.
 func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 	if !IsWritten(o.Labels) {
 		exclude(o.Labels, s.ExcludedLabels)

@@ -21,9 +21,9 @@ type Settings struct {
 	// UnlinkedAfter is how long members stay after their cluster has been unlinked, or has lost
 	// most of its exports at once.
 	UnlinkedAfter time.Duration
-	// MaxPerLink limits the number of objects of which a link is a member. MaxPerNamespace limits
-	// the number of objects of a link or the local cluster in one namespace. Zero means
-	// DefaultPerLink and DefaultPerNamespace, respectively.
+	// MaxPerLink limits the number of objects that list the same link as a member. MaxPerNamespace
+	// limits the number of objects in one namespace that list the same cluster as a member. Zero
+	// means DefaultPerLink and DefaultPerNamespace, respectively.
 	MaxPerLink, MaxPerNamespace int
 }
 
@@ -46,8 +46,8 @@ func (s Settings) marked(kind string, id ID, labels, annotations map[string]stri
 		annotations[markAnnotation] == kind+" "+id.String()
 }
 
-// otherInstallation describes the installation of Isthmus in another namespace that marked an
-// object, or returns "".
+// otherInstallation describes the other installation of Isthmus that marked an object, or returns
+// "" if there is none.
 func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[string]string) string {
 	namespace := labels[markLabel]
 	if namespace == "" || namespace == s.Controller || annotations[markAnnotation] != kind+" "+id.String() {
@@ -56,8 +56,8 @@ func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[
 	return "the installation of Isthmus in namespace " + text.Quoted(text.Truncate(namespace, text.Short))
 }
 
-// Isthmus sets these labels and annotations on written objects. Linkerd's service mirror also
-// writes the keys in the domain linkerd.io.
+// Isthmus sets the following labels and annotations on written objects. Linkerd's service mirror
+// also writes the keys in the domain linkerd.io.
 const (
 	markLabel      = "isthmus.io/written-by" // the namespace of the installation
 	markAnnotation = "isthmus.io/written-as" // the kind, namespace and name of the object
@@ -81,16 +81,17 @@ const (
 	absentKey   = "isthmus.io/absent-clusters"                 // of ServiceImports: see settled.go
 )
 
-// IsWritten reports whether Isthmus or Linkerd's service mirror wrote a Service with these labels.
-// The mark of any installation counts. Isthmus never exports a written Service.
+// IsWritten reports whether Isthmus or Linkerd's service mirror wrote a Service with the given
+// labels. A Service with the mark of any installation is a written Service. Isthmus never exports a
+// written Service.
 func IsWritten(labels map[string]string) bool {
 	_, marked := labels[markLabel]
 	return marked || labels[mirroredLabel] != ""
 }
 
-// Strict reports whether a Service has the mark of any installation. Members of a strict Service
-// have endpoints only on the ports that they declare. A copy of the Service with a different name
-// is not strict.
+// Strict reports whether a Service has the mark of any installation. A member of a strict Service
+// contributes endpoints only to ports that the member's Service declares. A copy of the Service
+// with a different name is not strict.
 func Strict(id ID, labels, annotations map[string]string) bool {
 	return Settings{Controller: labels[markLabel]}.marked("Service", id, labels, annotations)
 }

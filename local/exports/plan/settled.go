@@ -9,21 +9,21 @@ import (
 )
 
 // Once a ServiceImport is a minute old, its type and its ports have settled. A settled value stays
-// while an export has that value, even if an older export has a different value. The following
+// while an export has that value, even if an older export has a different value. Two kinds of
 // exports cannot replace a settled value:
 //
-//   - An export that is younger than the export from which the value came. An older export whose
-//     Service was temporarily missing determines the value again afterwards. An export may also
+//   - Exports that are younger than the export from which the value came. An older export may
+//     replace the value, for example after its Service was missing temporarily. An export may also
 //     change its own values.
-//   - A newcomer, which is an export whose ServiceExport this leader first saw after the values of
-//     the ServiceImport had settled. Because a linked cluster may report a false creation time,
-//     clients might otherwise lose ports or IPs to a newcomer.
+//   - Newcomers, which are exports whose ServiceExport this leader first saw after the values of
+//     the ServiceImport had settled. Newcomers cannot make clients lose ports or IPs, even if their
+//     cluster reports a false creation time.
 //
 // A new leader does not know from which exports the existing values came. The leader assumes that
-// each value came from the oldest export with this value. Older exports with a different value at
-// that time cannot replace the value either, unless they were absent when the ServiceImport was
-// written. An annotation of the ServiceImport lists the clusters of absent exports. The oldest
-// export therefore determines the value again once its Service is back, even under a new leader.
+// each value came from the oldest export with this value. Under a new leader, an older export
+// replaces an existing value only if the export was absent when the ServiceImport was written. An
+// annotation of the ServiceImport lists the clusters of absent exports. With this annotation, the
+// oldest export determines the value again once its Service is back, even under a new leader.
 
 const settleTime = time.Minute
 
@@ -58,8 +58,8 @@ func keyOf(p *member) exportKey {
 	return exportKey{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
 }
 
-// yields reports whether the export of a member may replace a value that comes from the origin. An
-// export may replace its own values and the values of younger exports.
+// yields reports whether the export of a member may replace a value that has this origin. An export
+// may replace its own values and the values of younger exports.
 func (o origin) yields(p *member) bool {
 	e := keyOf(p)
 	if e == o.exportKey {
@@ -148,10 +148,10 @@ func (s *settler) byAge() []*member {
 	return members
 }
 
-// firstSight returns the origin of an existing value that is new to the leader. If a member's
-// exports are unknown, or if no export has the value, the result is nil. The has function reports
-// whether an export has the value. The rivals function reports whether an export has a different
-// value that could be used if the existing value were dropped.
+// firstSight determines the origin of a value that existed before this replica became the leader.
+// If a member's exports are unknown, or if no export has the value, the result is nil. The has
+// argument reports whether an export has the value. The rivals argument reports whether an export
+// has a different value that could be used if the existing value were dropped.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil
@@ -168,7 +168,7 @@ func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	return nil
 }
 
-// The rivals function reports whether an export has a different value that would replace the
+// The rivals argument reports whether an export has a different value that would replace the
 // existing value.
 func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
@@ -203,8 +203,8 @@ func (s *settler) decideType() string {
 	return importType(first.export)
 }
 
-// keptPorts returns the existing ports that stay. A port is dropped in favor of another port only
-// if the other port does not collide with further ports.
+// keptPorts returns the existing ports to keep. A new port replaces an existing port only if the
+// new port does not conflict with other existing ports.
 func (s *settler) keptPorts(there []Port) portList {
 	list := portList{kept: true}
 	if !s.settled && s.complete {
@@ -245,8 +245,9 @@ func (s *settler) keptPorts(there []Port) portList {
 	return list
 }
 
-// unnamed returns the existing ports that have no name in the oldest export that contains them. For
-// a port without a known export, a name that may have been generated does not count as a name.
+// unnamed returns the existing ports that have no name or a generated name. The oldest known export
+// that contains a port decides whether the name of the port was generated. If no known export
+// contains a port, a name that may have been generated is assumed to be generated.
 func (s *settler) unnamed(there []Port) map[Port]bool {
 	members := s.byAge()
 	all := make(map[Port]bool)
@@ -262,10 +263,10 @@ func (s *settler) unnamed(there []Port) map[Port]bool {
 	return all
 }
 
-// absentClusters returns the value of the annotation for absent clusters. The annotation lists
-// clusters that have a ServiceExport but are not members, except newcomers. A cluster stays in the
-// annotation while it is unlinked or its exports are unknown. While the exports of any member are
-// unknown, the annotation lists all clusters with a ServiceExport.
+// absentClusters returns the value of the annotation absentKey. The annotation lists clusters that
+// have a ServiceExport but are neither members nor newcomers. A cluster stays in the annotation
+// while it is unlinked or its exports are unknown. While the exports of any member are unknown, a
+// listed cluster stays in the annotation as long as it has a ServiceExport.
 func (s *settler) absentClusters(m *maker, members []*member) string {
 	isMember := make(map[string]bool)
 	for _, p := range members {
@@ -293,8 +294,8 @@ func (s *settler) absentClusters(m *maker, members []*member) string {
 	return firstItems(strings.Join(names, ","), maxMembersBytes)
 }
 
-// remember stores the origins of new ports. While the exports of a member are unknown, the origins
-// of existing ports stay undecided.
+// remember stores the origins of new ports. While the exports of a member are unknown, remember
+// does not store origins of existing ports.
 func (s *settler) remember(ports, there []Port) {
 	known := make(map[Port]bool)
 	for _, p := range s.after.ports {
@@ -335,7 +336,8 @@ func (f *portFate) inPlaceOf(q Port) []Port {
 	return all
 }
 
-// keepsOut reports whether a member's export has a port that collides only with the given port.
+// keepsOut reports whether a member's export contains a port that conflicts with the given port,
+// and with no other existing port.
 func (f *portFate) keepsOut(port Port, p *member) bool {
 	isOther := func(other Port) bool { return other != port }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
@@ -343,8 +345,8 @@ func (f *portFate) keepsOut(port Port, p *member) bool {
 	})
 }
 
-// rivals reports whether a member's export has a port that collides with the given port, but not
-// with other remaining ports.
+// rivals reports whether a member's export contains a port that conflicts with the given port, and
+// with no other port that remains.
 func (f *portFate) rivals(port Port, p *member) bool {
 	remains := func(other Port) bool { return other != port && f.remains(other, p) }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
@@ -352,7 +354,8 @@ func (f *portFate) rivals(port Port, p *member) bool {
 	})
 }
 
-// remains reports whether a port stays although ports of a member's export collide with it.
+// remains reports whether an existing port is kept although it conflicts with ports of a member's
+// export.
 func (f *portFate) remains(port Port, p *member) bool {
 	if f.complete && !f.exported[port] {
 		return false

@@ -27,8 +27,8 @@ type WantedService struct {
 }
 
 // Mine reports whether the plan may write a Service that the caller has just read from the API
-// server. The plan may write a Service that has the mark, and the unchanged Service of Linkerd's
-// service mirror that the plan adopts.
+// server. The plan may write a marked Service. It may also write a Service of Linkerd's service
+// mirror if the plan adopts the Service and the Service is unchanged.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false
@@ -39,7 +39,7 @@ func (w *WantedService) Mine(have *Service) bool {
 }
 
 // worldAnnotations returns the annotations that Services in [World.Services] always have. A Service
-// that was just read has further annotations, because Linkerd's service mirror copies all
+// that was just read may also have other annotations, because Linkerd's service mirror copies all
 // annotations of a Service.
 func worldAnnotations(annotations map[string]string) map[string]string {
 	all := maps.Clone(annotations)
@@ -53,9 +53,9 @@ func (w *WantedService) Content() string {
 	return hash(fmt.Sprintf("%q %q %q %+v %+v %s", s.ID, s.Labels, s.Annotations, s.Ports, s.Traffic, w.owner), 20)
 }
 
-// Over returns the given Service with the planned values, and whether the result differs from the
-// given Service. If the given Service is nil, Over returns the Service to create. Values, labels
-// and annotations that others have set stay unchanged. Before a write, check with
+// Over returns a copy of the given Service with the planned values applied, and reports whether the
+// copy differs. If the given Service is nil, Over returns the Service to create. Values, labels and
+// annotations that other clients have set stay unchanged. Before a write, check with
 // [WantedService.Mine] that the plan may write the Service.
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {
@@ -81,9 +81,9 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 }
 
 // setFamilies sets the IP families of a Service. While IPv6 is disabled, Services whose first
-// family is IPv4 get the policy SingleStack and an annotation about this change. Once IPv6 is
-// enabled, Services with the annotation return to PreferDualStack. A policy that somebody else has
-// set stays unchanged.
+// family is IPv4 change to the policy SingleStack, and an annotation records the change. Once IPv6
+// is enabled, Services with the annotation change back to PreferDualStack. A policy that somebody
+// else has set stays unchanged.
 func (w *WantedService) setFamilies(next, have *Service) {
 	const single, dual = "SingleStack", "PreferDualStack"
 	const yes = "true"
@@ -134,8 +134,8 @@ func (w *WantedImport) Content() string {
 	return hash(fmt.Sprintf("%#v", i), 20)
 }
 
-// Over is like [WantedService.Over]. The differs result covers the metadata and the spec, and
-// statusDiffers covers the status.
+// Over is like [WantedService.Over], but reports separately whether the metadata or spec differs,
+// and whether the status differs.
 func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, statusDiffers bool) {
 	if have != nil {
 		next = *have
@@ -172,8 +172,8 @@ type metadata struct {
 	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
-	// The preference map holds the local cluster's preference, which applies even if keep is set.
-	// The preference map is nil if the preference is unknown.
+	// The preference map holds the local cluster's preference, which applies even if copied values
+	// are kept. The preference map is nil if the preference is unknown.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }

@@ -27,14 +27,15 @@ type World struct {
 	// possibly others.
 	Services map[ID]*Service
 	// IsTaken reports whether the local cluster has a Service with the given name that is not in
-	// Services. The result must not change during Make. If IsTaken is nil, Services is complete.
+	// Services. The result must not change during Make. If IsTaken is nil, Services must contain
+	// all Services of the local cluster.
 	IsTaken func(ID) bool
 	Imports map[ID]*ServiceImport
-	// MCSVersion is the API version in which the local cluster serves ServiceImports. An empty
-	// MCSVersion means that the cluster does not serve ServiceImports or, with nil Imports, that
-	// the version is unknown. The plan then does not write ServiceImports, derived Services or
-	// conditions of ServiceExports. If the cluster does not serve ServiceImports, the plan deletes
-	// derived Services after UnlinkedAfter.
+	// MCSVersion is the API version in which the local cluster serves ServiceImports. MCSVersion is
+	// empty if the cluster does not serve ServiceImports. If Imports is nil, an empty MCSVersion
+	// means that the version is unknown. Without an MCSVersion, the plan does not write
+	// ServiceImports, derived Services or conditions of ServiceExports. If the cluster does not
+	// serve ServiceImports, the plan deletes derived Services after UnlinkedAfter.
 	MCSVersion string
 	// LeaseOf returns the state of the Lease for an unlinked cluster. The result must not change
 	// during Make. If LeaseOf is nil, the Leases for all unlinked clusters are Free.
@@ -62,19 +63,19 @@ type Cluster struct {
 	Name   string    // empty for the local cluster
 	Domain string    // of the cluster, such as "cluster.local"
 	Age    time.Time // when it was linked; the oldest link decides
-	// Synced reports whether the exported Services have synced since the writer began.
+	// Synced reports whether the exported Services have synced since the writer started.
 	// ServiceExportsSynced reports whether the ServiceExports have synced. The plan removes members
 	// of a ServiceImport only if both fields are true. Exports of an unreachable cluster stay
 	// unchanged.
 	Synced, ServiceExportsSynced bool
 	Exports                      []Export // IDs are unique
-	// Emptied means that the cluster does not serve ServiceExports. The plan removes such a cluster
-	// from ServiceImports after UnlinkedAfter.
+	// Emptied means that the cluster does not serve ServiceExports. The plan removes an emptied
+	// cluster from ServiceImports after UnlinkedAfter.
 	Emptied bool
 	LinkSettings
 	Lease Lease
-	// OtherNetwork means that clients reach the cluster through Linkerd gateways. The IP families
-	// of such a cluster's Services may differ from those of the clients.
+	// OtherNetwork means that clients reach the cluster through Linkerd gateways. Services of a
+	// cluster on another network may have IP families that the clients lack.
 	OtherNetwork bool
 }
 

@@ -76,8 +76,9 @@ func (m writer) write() {
 	slices.SortFunc(m.out.Delete, func(a, b Unwanted) int { return compareIDs(a.ID, b.ID) })
 }
 
-// nameWinners returns the group that gets each Service name. The group whose Service already exists
-// wins, then the group of the first kind, and then the group of the oldest link.
+// nameWinners returns, for each Service name, the group that may use the name. Precedence depends
+// on whether a group's Service already exists, then on the kind of the group, and then on the age
+// of its link.
 func (m writer) nameWinners(wanted []*merged) map[ID]group {
 	winners := make(map[ID]group)
 	for _, one := range wanted {
@@ -107,8 +108,8 @@ func (m writer) wins(g, over group) bool {
 	) < 0
 }
 
-// judgeTarget decides whether the plan may write the objects with a group's names. The winner
-// argument is the group that gets the name of the Service.
+// judgeTarget decides whether the plan may write the objects of a group. The winner argument is the
+// group that may use the name of the Service.
 func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) {
 	g := one.group
 	if m.leftToLinkerd(g) {
@@ -157,7 +158,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	case m.named[g] == nil:
 		return LeftToLinkerd, "a service mirror wrote it and may still be running"
 	}
-	// All known exports of the group exceed the limits.
+	// If no member of the group has an export, all known exports of the group exceed the limits.
 	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
@@ -203,11 +204,12 @@ func (m writer) want(one *merged) {
 	m.out.Services = append(m.out.Services, w)
 }
 
-// wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
-// until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
-// Service has IPs. If the derived Service is deleted or loses its IPs, the plan creates the Service
-// again with the IPs of the ServiceImport. If another object has the derived Service's name, the
-// ServiceImport has no IPs. The plan does not create an object whose members are all on hold.
+// wantImport adds the ServiceImport of a group, and its derived Service, to the plan. The derived
+// Service waits until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the
+// derived Service has IPs. If the derived Service is deleted or loses its IPs, the plan creates the
+// Service again with the IPs of the ServiceImport. If another object has the derived Service's
+// name, the ServiceImport has no IPs. The plan does not create an object whose members are all on
+// hold.
 func (m writer) wantImport(one *merged) {
 	have := m.Imports[one.of]
 	conditions := reporter(m)
@@ -270,8 +272,8 @@ func (m writer) wantImport(one *merged) {
 	m.out.Imports = append(m.out.Imports, w)
 }
 
-// usableIPs returns the first two IPs, without invalid IPs. A Service can be created with at most
-// two IPs.
+// usableIPs returns the first two IPs, except those that are invalid. A Service can be created with
+// at most two IPs.
 func usableIPs(ips []string) (all []string) {
 	for _, ip := range ips[:min(len(ips), 2)] {
 		if addr, err := netip.ParseAddr(ip); err == nil && addr.Zone() == "" {
@@ -281,8 +283,8 @@ func usableIPs(ips []string) (all []string) {
 	return all
 }
 
-// wantDerived adds the derived Service of a ServiceImport to the plan, and returns it. The
-// serviceImport argument is the existing ServiceImport, or nil.
+// wantDerived adds the derived Service of a ServiceImport to the plan, and returns the derived
+// Service. The serviceImport argument is the existing ServiceImport, or nil.
 func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *WantedImport) *WantedService {
 	w := m.service(one)
 	if serviceImport != nil {
@@ -317,7 +319,8 @@ func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *Wante
 	return &m.out.Services[len(m.out.Services)-1]
 }
 
-// service returns a Service for a group. The Service contains only the mark.
+// service returns a Service for a group. The labels and annotations of the Service contain only the
+// mark.
 func (m writer) service(one *merged) WantedService {
 	w := WantedService{
 		ID:       one.target(),
@@ -365,11 +368,12 @@ func (m writer) removeService(g group) {
 	}
 }
 
-// SharedTurn is the turn for writes to objects without an export since this replica became the
+// SharedTurn is the turn for objects that no export has requested since this replica became the
 // leader. No cluster has this name.
 const SharedTurn = "no export"
 
-// turn returns the first member of a group that has an export, or has had one under this leader.
+// turn returns the cluster of the first member that has an export, or has had an export under this
+// leader.
 func (m writer) turn(members []*member, g group) string {
 	for _, p := range members {
 		if p.export != nil || m.confirmed(memberKey{g, p.cluster}) {
