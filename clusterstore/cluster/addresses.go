@@ -42,8 +42,8 @@ func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 }
 
 // claimants returns the strongest claim to an address, and the objects with this claim. If no
-// object claims the address, the returned claim is noClaim. ExternalWorkloads are only looked up if
-// no Pod has a stronger claim, because any number of them may have the same address.
+// object claims the address, the returned claim is noClaim. ExternalWorkloads are looked up only if
+// no Pod has a stronger claim, because any number of ExternalWorkloads may have the same address.
 func (x *addressIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	pods, byPods := x.claimed(x.pods, addr)
 	if byPods < byWorkload {
@@ -71,16 +71,16 @@ func (x *addressIndex) claimed(index map[netip.Addr][]*pod, addr netip.AddrPort)
 }
 
 func unindex[K, V comparable](index map[K][]V, key K, value V) {
-	if index[key] = without(index[key], value); len(index[key]) == 0 {
+	if index[key] = removeFrom(index[key], value); len(index[key]) == 0 {
 		delete(index, key)
 	}
 }
 
 const (
 	maxConflictsAt = 10
-	// At one IP, conflictsAt compares at most maxPortsAt ports and looks up at most maxCrowdedAt
-	// duplicate ports. The limits maxPortsAt and maxCrowdedAt bound how long cache.mu is held,
-	// because a single Pod may have 65,535 host ports.
+	// For each IP, conflictsAt compares at most maxPortsAt ports, and looks up at most maxCrowdedAt
+	// duplicate ports. A single Pod may have 65,535 host ports, so these limits bound how long
+	// cache.mu is held.
 	maxPortsAt   = 20_000
 	maxCrowdedAt = 1000
 	maxConflicts = 100
@@ -129,9 +129,9 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 	return list
 }
 
-// crowdedPorts returns a sorted list of the duplicates among the host ports of Pods and the ports
-// of ExternalWorkloads at an IP. To limit the running time, crowdedPorts compares only the first
-// maxPortsAt ports and returns at most maxCrowdedAt ports.
+// crowdedPorts returns the ports that occur more than once among the host ports of Pods and the
+// ports of ExternalWorkloads at an IP. The result is sorted. To limit the running time,
+// crowdedPorts compares only the first maxPortsAt ports and returns at most maxCrowdedAt ports.
 func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {
@@ -203,7 +203,7 @@ func (c *conflicts) all() (list []conflict) {
 	return list
 }
 
-// If a conflict already exists, set preserves its detection time.
+// The detection time of a conflict that already exists does not change.
 func (c *conflicts) set(ip netip.Addr, found []conflict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

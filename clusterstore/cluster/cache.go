@@ -14,41 +14,49 @@ import (
 // the services that an event affects. The cache does not perform I/O.
 //
 // Objects refer to each other through pointers. A pointer to an object that has not been read
-// refers to a placeholder, so objects may arrive in any order. For example, a slice omits an
-// endpoint while the endpoint's Pod is missing. When the Pod arrives, readers join the slice again.
+// refers to a placeholder, so objects may arrive in any order. A slice omits an endpoint while the
+// Pod of the endpoint is missing. When the missing Pod arrives, readers join the slice again.
 //
-// Each index is one type with all of its methods:
+// Each index is a type with all of its methods.
 //
-//   - The services index contains each Service with its slices, by name. An entry is removed when
-//     it contains neither a Service nor slices.
-//   - The slices index contains each EndpointSlice or Endpoints object, by key. Each slice has a
-//     stamp, which changes whenever an object on which the slice depends changes. Readers compare
-//     stamps to find the slices to join again.
-//   - The pods index contains Pods and ExternalWorkloads, by key, in 64 shards. Slices and Pods
-//     point to each other, so that a change to a Pod touches its slices. The attachPods and
-//     detachPods methods of sliceIndex keep both sides consistent. The podIndex.sweep method
-//     removes unused placeholders.
-//   - The owners index contains ReplicaSets and Jobs together with their Pods, by key. A change to
-//     an owner touches its Pods. The attach and detach methods of ownerIndex keep both sides
-//     consistent.
-//   - The policies index contains the Servers that make ports opaque, by key and by namespace. For
-//     each namespace, the policies index contains sets of Pods and the opaque ports of each set, so
-//     that a join only has to look up each Pod. The setServer and evaluate methods update the sets
-//     after a change to a Server, and the regroup method after a change to a Pod.
-//   - The nodes index contains the zone and region of each Node, by name, and the number of Nodes
-//     in each region. In the local cluster, the nodes index also contains the addresses of Nodes.
-//   - The gateways index contains the Services that are Linkerd gateways, by name.
-//   - The unusable index contains the reason why an object cannot be used, by kind and key.
-//     Cluster.Health returns the reasons.
-//   - The exports index contains the results of the export hooks, if Config.Exports is set. Hooks
-//     return values for Services and ServiceExports, and in the local cluster also for Namespaces
-//     and ServiceImports. The values of all Services are cached, because a ServiceExport may arrive
-//     later than its Service. If each new ServiceExport required another list of Services, anybody
-//     who may create ServiceExports could cause endless lists.
-//   - The local field, which is only set in the local cluster, contains the addresses of Pods,
-//     ExternalWorkloads, Services and Nodes, and the ServiceProfiles. The local field also contains
-//     the data from which EndpointSlices for ExternalWorkloads are created. Each update marks the
-//     profiles that must be read again.
+// The services index contains each Service with its slices, by name. An entry is removed when it
+// contains neither a Service nor slices.
+//
+// The slices index contains each EndpointSlice or Endpoints object, by key. Each slice has a stamp,
+// which changes whenever an object on which the slice depends changes. Readers compare stamps, and
+// join only the slices whose stamps have changed.
+//
+// The pods index contains Pods and ExternalWorkloads, by key, in 64 shards. Slices and Pods point
+// to each other, so that a change to a Pod invalidates its slices. The attachPods and detachPods
+// methods of sliceIndex keep both sides consistent. The podIndex.sweep method removes unused
+// placeholders.
+//
+// The owners index contains ReplicaSets and Jobs together with their Pods, by key. A change to an
+// owner invalidates its Pods. The attach and detach methods of ownerIndex keep both sides
+// consistent.
+//
+// The policies index contains the Servers that make ports opaque, by key and by namespace. For each
+// namespace, the policies index contains sets of Pods and the opaque ports of each set, so that a
+// join only has to look up each Pod. After a change to a Server, the setServer and evaluate methods
+// update the sets. After a change to a Pod, the regroup method updates the sets.
+//
+// The nodes index contains the zone and region of each Node, by name, and the number of Nodes in
+// each region. In the local cluster, the nodes index contains the addresses of Nodes as well.
+//
+// The gateways index contains the Services that are Linkerd gateways, by name. The unusable index
+// contains the reasons why objects cannot be used, by kind and key. Cluster.Health returns these
+// reasons.
+//
+// If Config.Exports is set, the exports index contains the results of the export hooks. The hooks
+// return values for Services and ServiceExports, and in the local cluster for Namespaces and
+// ServiceImports as well. The values of all Services are cached, because a ServiceExport may arrive
+// later than its Service. If each new ServiceExport required another list of Services, anyone who
+// may create ServiceExports could cause endless lists.
+//
+// The field local, which is set only in the local cluster, contains the ServiceProfiles, and the
+// addresses of Pods, ExternalWorkloads, Services and Nodes. The data from which EndpointSlices for
+// ExternalWorkloads are created is in the field local as well. Each update to the field local marks
+// the profiles that depend on the update.
 type cache struct {
 	cluster             federation.ClusterName
 	trustDomain         string
@@ -89,7 +97,7 @@ func newCache(cluster federation.ClusterName, trustDomain, controllerNamespace s
 	return c
 }
 
-// The caller of lock must unlock mu.
+// The caller must unlock mu afterwards.
 func (c *cache) lock() {
 	now := time.Now()
 	c.mu.Lock()
@@ -103,15 +111,15 @@ type store[T any] struct {
 	get   func(key string) (T, bool) // may be called with a read lock on cache.mu
 	keys  func(yield func(key string) bool)
 	same  func(a, b T) bool
-	// set stores an object, or removes the object if the exists argument is false.
+	// The set function stores an object, or removes the object if exists is false.
 	set     func(key string, to T, exists bool)
 	prepare func(key string, to T) T // if set, completes an object before set stores it
 	release func(key string)         // if set, releases the addresses of an object that is about to be removed
 }
 
 // mapStore returns the store for a kind whose objects are stored in a map. After each change to the
-// map, the store calls the changed function. The before argument is the zero value for a new
-// object, and the now argument is the zero value for a removed object.
+// map, the store calls the changed function. For a new object, before is the zero value. For a
+// removed object, now is the zero value.
 func mapStore[T any](
 	c *cache, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
 ) store[T] {
@@ -201,9 +209,9 @@ func (c *cache) mark(id federation.ServiceID) {
 	c.local.markInstances(id)
 }
 
-// without removes one element from a list without preserving the order. If no elements remain, the
-// result is nil, so that the memory is released.
-func without[T comparable](list []T, x T) []T {
+// removeFrom removes one element from a list, and may change the order of the other elements. If no
+// elements remain, the result is nil, so that the memory is released.
+func removeFrom[T comparable](list []T, x T) []T {
 	i := slices.Index(list, x)
 	if i < 0 {
 		return list
@@ -228,7 +236,7 @@ func (c *cache) setUnusable(object, reason string) {
 	}
 }
 
-// unusableObjects also returns the number of rejected ServiceProfiles.
+// The second result of unusableObjects is the number of rejected ServiceProfiles.
 func (c *cache) unusableObjects() (list []string, profiles int) {
 	c.mu.RLock()
 	reasons := maps.Clone(c.unusable) // sorted after unlocking, because there may be many

@@ -31,16 +31,16 @@ type Config struct {
 	Metrics     *Metrics          // the same for all clusters; nil disables metrics
 	Memory      *follow.MemoryCap // limits the cache; nil means no limit
 	// Supervisor recovers from panics in Changed and during the evaluation of Servers. Supervisor
-	// also recovers from panics while the profiles and address conflicts of the local cluster are
-	// updated. If Supervisor is nil, every panic ends the process.
+	// recovers from panics during updates to the profiles and address conflicts of the local
+	// cluster. If Supervisor is nil, every panic ends the process.
 	//
 	// A panic during a list or watch of a linked cluster stops all lists and watches of that
 	// cluster. Health then reports Failed, and the cache remains readable. A panic during a list or
 	// watch of the local cluster always ends the process.
 	Supervisor *panics.Supervisor
 
-	// Changed is called when the endpoints of a service may have changed. The at argument is the
-	// time of the earliest event that led to the call. Calls rotate through the namespaces. Two
+	// Changed is called when the endpoints of a service may have changed. The second argument is
+	// the time of the earliest event that led to the call. Calls rotate through the namespaces. Two
 	// calls may run concurrently, but never for the same namespace. Changed is not called before
 	// the first sync is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
@@ -137,8 +137,8 @@ func New(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// newResources returns the resources that the cluster lists and watches. The kinds variable in
-// metrics.go must list the metric names of each resource.
+// newResources returns the resources that the cluster lists and watches. The resourceNames variable
+// in metrics.go must list the metric names of each resource.
 func (c *Cluster) newResources() []*follow.Resource {
 	all := []*follow.Resource{resource(c, serviceKind(c)), resource(c, podKind(c))}
 	if c.cfg.Rules.EndpointSlices {
@@ -241,9 +241,9 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 	c.cfg.Supervisor.Do(work, func() { c.cfg.Changed(svc, at) }, func() { c.changed(svc, at) })
 }
 
-// updateLink calls the update function, and then Config.LinkChanged if the result of Region or
-// Gateways has changed. Callers call updateLink only after a complete list or a single event, so
-// that LinkChanged never sees a partial list.
+// updateLink calls the update function. If the result of Region or Gateways has changed, updateLink
+// then calls Config.LinkChanged. Callers call updateLink only after a complete list or a single
+// event, so that LinkChanged never sees a partial list.
 func (c *Cluster) updateLink(update func() (changed bool)) {
 	c.cache.mu.Lock()
 	changed := update()
@@ -253,13 +253,13 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed once the first sync is only waiting for Config.Admit.
+// Listed returns a channel that is closed once the first sync waits for nothing but Config.Admit.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
-// Synced returns a channel that is closed when the first sync is complete. After the first sync,
-// Services, Pods, and EndpointSlices or Endpoints have been listed. Each optional resource has also
-// been listed, unless the API server rejected the list or did not respond in time. All listed
-// Servers have also been evaluated.
+// Synced returns a channel that is closed when the first sync is complete. When the first sync is
+// complete, Services and Pods have been listed, as well as either EndpointSlices or Endpoints. Each
+// optional resource has been listed, unless the API server rejected the list or did not respond in
+// time. All listed Servers have been evaluated.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
 // Look makes the cluster read its trust anchors and Pod networks again. The returned channel is
@@ -314,8 +314,8 @@ func (c *Cluster) Gateways() (list []*Gateway, more int) {
 
 // Region returns the region (topology.kubernetes.io/region) that all Nodes of the cluster share.
 // The region is empty if there are no Nodes, if the Nodes are in different regions, or if a Node
-// has no region. If Nodes have never been listed, known is false. While Nodes cannot be read,
-// Region returns the last known region.
+// has no region. The known result is false if Nodes have never been listed. While Nodes cannot be
+// read, Region returns the last known region.
 func (c *Cluster) Region() (region string, known bool) {
 	c.cache.mu.RLock()
 	defer c.cache.mu.RUnlock()
@@ -323,9 +323,10 @@ func (c *Cluster) Region() (region string, known bool) {
 }
 
 // Exports returns the cached results of the export hooks. While the API server is unreachable,
-// Exports returns the last known results. Exports returns nil if Config.Exports is nil, or if
-// Services have not been listed since the start or the last call to RelistServices. The running
-// time of Exports depends on the number of exports, not on the number of Services.
+// Exports returns the last known results. Exports returns nil if Config.Exports is nil. Exports
+// also returns nil until Services have been listed, both after the start and after a call to
+// RelistServices. The running time of Exports depends on the number of exports, not on the number
+// of Services.
 func (c *Cluster) Exports() *CachedExports { return c.cache.exports.current() }
 
 // RelistServices makes the Cluster list all Services again and call the export hook for each
@@ -355,11 +356,12 @@ func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federa
 }
 
 // Copy returns the cached objects of a linked cluster as gzipped lists, by resource. The result
-// contains each kind of object that has been listed. If the lists exceed the limit, in bytes, Copy
-// returns an error.
+// contains each kind of object that has been listed. Copy returns an error if the lists exceed the
+// limit, which is in bytes.
 //
 // Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
-// contains only the reason why they are invalid. EndpointSlices are copied before Pods. A copy
-// therefore contains every Pod to which its slices refer, in the same or a newer version, even if
-// the cluster changes during the call. The copies of equal caches are equal.
+// contains only the reason why they are invalid. EndpointSlices are copied before Pods. Because of
+// this order, a copy contains every Pod to which its slices refer, even if the cluster changes
+// during the call. Each Pod has the same version as when the slices were copied, or a newer
+// version. If two caches contain equal objects, their copies are equal.
 func (c *Cluster) Copy(limit int) (map[string][]byte, error) { return makeCopy(c, limit) }

@@ -31,9 +31,9 @@ import (
 )
 
 // A copy of a cluster consists of Kubernetes lists in the form in which an API server would send
-// them. The expand function of each kind returns the smallest object whose compacted form is a
-// given cached value. If Config.Copied is set, a Cluster reads the lists of a copy with the same
-// decoder and cache as the lists of an API server.
+// them. The expand function of each kind is the inverse of its compact function, and returns the
+// smallest object that leads to a given cached value. If Config.Copied is set, a Cluster reads the
+// lists of a copy with the same decoder and cache as the lists of an API server.
 
 // makeCopy implements [Cluster.Copy].
 func makeCopy(c *Cluster, limit int) (map[string][]byte, error) {
@@ -112,8 +112,8 @@ func copyKind[O interface {
 	w.err = w.check(0, size)
 }
 
-// check returns an error if the copy would be too large after adding the given number of bytes, or
-// if the items of a list are too large before compression.
+// check returns an error if the copy would be too large with the additional bytes, or if the items
+// of a list are too large before compression.
 func (w *copyWriter) check(more, items int) error {
 	switch {
 	case w.size+more > w.limit:
@@ -125,8 +125,8 @@ func (w *copyWriter) check(more, items int) error {
 }
 
 // zip returns the data as one member of a gzip file. A list consists of three members, because the
-// head of a list contains the size of the items. The items are compressed one by one, so that a copy
-// never needs more memory than its limit.
+// size in its head is known only after the items have been compressed. The items are compressed one
+// by one, so that a copy never needs more memory than its limit.
 func (w *copyWriter) zip(data []byte) []byte {
 	var member bytes.Buffer // writes to it never fail
 	w.zipped.Reset(&member)
@@ -135,7 +135,7 @@ func (w *copyWriter) zip(data []byte) []byte {
 	return member.Bytes()
 }
 
-// nonEmpty removes labels or annotations with an empty value.
+// nonEmpty removes all entries whose value is empty from a map of labels or annotations.
 func nonEmpty(all map[string]string) map[string]string {
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all
@@ -161,7 +161,7 @@ func encodeItem(o decode.Object, first bool) ([]byte, error) {
 	return data, err
 }
 
-// The protobuf field numbers of the items in a list of any kind, and of the list in a
+// These constants are protobuf field numbers: of the items in any list, and of the list in a
 // runtime.Unknown.
 const itemsNumber, rawNumber = 2, 2
 
@@ -186,8 +186,8 @@ type Copied struct {
 	mu sync.Mutex // guards Lists
 }
 
-// client returns a client that reads the copy. The client reports that a kind without a list is not
-// served. Watches receive no events.
+// client returns a client that reads the copy. For a kind without a list in the copy, the client
+// reports that the kind is not served. Watches receive no events.
 func (f *Copied) client() *kube.Client {
 	client := &kube.Client{}
 	client.Sources = decode.NewSources(&http.Client{Transport: f}, &url.URL{Scheme: "https", Host: "copy"})
@@ -226,8 +226,8 @@ func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 var errCopied = errors.New("the API server has not been reached since this replica started, " +
 	"so a copy of the cluster is served")
 
-// Once the cluster has synced from the copy, adjust changes the health to that of a stale cluster.
-// The receiver may be nil.
+// After the cluster has synced from the copy, adjust marks the health as stale. The receiver may be
+// nil.
 func (f *Copied) adjust(h *follow.Health, synced <-chan struct{}) {
 	if f == nil {
 		return

@@ -1,9 +1,9 @@
 // Package cluster reads the endpoints of one Kubernetes cluster. A [Cluster] lists and watches
 // Services, EndpointSlices, Pods and the other objects that determine endpoints. A Cluster caches
-// only the fields that it needs. To answer a reader, a Cluster joins the cached objects. Cluster
+// only the fields that it needs, and joins the cached objects when endpoints are read. Cluster
 // implements [federation.Source].
 //
-// The package knows nothing about links or other clusters. The local cluster is treated like any
+// The package does not depend on links or on other clusters. The local cluster is treated like any
 // linked cluster, except that [Local] also caches ServiceProfiles and the objects to which
 // addresses are assigned.
 //
@@ -16,8 +16,8 @@
 //
 //   - While the API server is unreachable, all cached endpoints stay in use. The Cluster resumes
 //     its watches within 10 s after the API server recovers.
-//   - The resulting endpoints depend only on the objects, not on the order of events. For example,
-//     an EndpointSlice may arrive before its Pod.
+//   - The resulting endpoints depend only on the objects, not on the order of events. An
+//     EndpointSlice may arrive before its Pod.
 //   - The content of an object cannot crash the process or prevent a message from being encoded. A
 //     Cluster ignores endpoints that contain invalid UTF-8. A Cluster also ignores endpoints with
 //     loopback, link-local, multicast or unspecified addresses, because API servers reject these
@@ -25,7 +25,7 @@
 //   - The Servers, Pods and Pod labels in one namespace do not slow down other namespaces. A
 //     dedicated goroutine evaluates the selectors of changed Servers, one namespace at a time and
 //     without blocking other goroutines. The maxPolicy constant limits the total cost of the
-//     Servers in each namespace. All replicas ignore the same Servers beyond the limit.
+//     Servers in each namespace. If Servers exceed the limit, all replicas ignore the same Servers.
 //   - If an object has not changed, a Reader or [Local.ServiceProfile] returns the same pointer as
 //     before.
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles, ServiceExports and
@@ -36,38 +36,37 @@
 //
 // # From an event to endpoints
 //
-// An EndpointSlice passes through these steps:
+// The endpointSliceKind function defines how to list and watch EndpointSlices. The compactSlice
+// function extracts the fields to cache.
 //
-//   - The endpointSliceKind function defines how to list and watch EndpointSlices. The compactSlice
-//     function extracts the fields to cache.
-//   - The sliceIndex.set method connects the EndpointSlice to its Pods, assigns a new stamp, and
-//     marks the Service as changed.
-//   - A goroutine of [Cluster.Run] calls Config.Changed for each marked Service. Config.Changed
-//     then reads the endpoints from a reader.
-//   - The reader joins only the EndpointSlices with new stamps.
-//   - [Cluster.Explain] uses the same join to explain why each address is used or ignored.
+// The sliceIndex.set method connects the EndpointSlice to its Pods, assigns a new stamp, and marks
+// the Service as changed. A goroutine of [Cluster.Run] calls Config.Changed for each marked
+// Service.
+//
+// Config.Changed reads the endpoints from a reader. The reader joins only the EndpointSlices with
+// new stamps. [Cluster.Explain] uses the same join to explain why each address is used or ignored.
 //
 // # Concurrency
 //
 // The cache.mu mutex guards the cached objects and their indexes. Joining an EndpointSlice requires
-// a read lock. No goroutine holds the mutex during I/O, during a call to a function in Config, or
+// a read lock. No goroutine holds the mutex during I/O, during a call to Changed or LinkChanged, or
 // while evaluating selectors.
 //
-// Each resource has one goroutine that updates the cache. Two more goroutines call Config.Changed,
-// and one evaluates policies. For the local cluster, another goroutine calls
-// LocalConfig.ProfileChanged. Goroutines that report changes merge bursts of changes and rotate
-// through the namespaces, so no namespace delays the others for long.
+// Each resource has one goroutine that updates the cache. Two goroutines call Config.Changed, and
+// one goroutine evaluates policies. For the local cluster, a separate goroutine calls
+// LocalConfig.ProfileChanged. Goroutines that report changes merge bursts of changes. Reports rotate
+// through the namespaces, so that no namespace delays the others for long.
 //
 // # Adding a kind
 //
 // To add a kind of object, create a file with the structure of node.go, and add the kind to
 // newResources. The file of a kind defines the cached form of an object, the compact function that
-// extracts it, its size and its index.
+// extracts the cached form, its size and its index.
 //
 // [Cluster.Copy] returns the cached objects of a linked cluster as Kubernetes lists. If
 // [Config].Copied is set, a Cluster reads these lists instead of sending requests to an API server.
-// Each kind therefore has an expand function, which returns the smallest object with a given cached
-// form. A new kind must also be added to Cluster.Copy.
+// Each kind in a copy has an expand function, which returns the smallest object with a given cached
+// form. To copy a new kind of object, add the kind to the makeCopy function.
 //
 // ARCHITECTURE.md in the root directory of the module describes how the packages work together.
 package cluster

@@ -25,8 +25,8 @@ func explain(c *cache, svc federation.ServiceID, port uint16) iter.Seq[federatio
 	}
 }
 
-// explainSlice uses a temporary reader to append the verdict on each address of a slice to the
-// list.
+// explainSlice appends the verdict on each address of a slice to the list. The verdicts come from a
+// temporary reader.
 func explainSlice(
 	c *cache, list []federation.Considered, l *slice, svc federation.ServiceID, port uint16,
 ) []federation.Considered {

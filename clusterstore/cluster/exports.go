@@ -24,9 +24,9 @@ type ExportHooks struct {
 	// Service returns the value to cache for a Service, or nil to cache nothing. After a change
 	// that affects the results for existing Services, call [Cluster.RelistServices].
 	Service func(*corev1.Service) any
-	// Listed reports whether CachedExports.List includes every Service with the given value, which
-	// is never nil. Other Services are listed only if a ServiceExport has the same namespace and
-	// name.
+	// Listed reports whether CachedExports.List includes every Service with the given value. The
+	// value is never nil. A Service that Listed rejects is included only if a ServiceExport has the
+	// same namespace and name.
 	Listed func(value any) bool
 	// ServiceExport returns the value to cache for a ServiceExport. If ServiceExport is nil, the
 	// Cluster does not read ServiceExports.
@@ -53,12 +53,12 @@ type CachedExports struct {
 	// List contains all ServiceExports and the Services accepted by ExportHooks.Listed, in no
 	// particular order. Each name occurs only once.
 	List []Export
-	// ServiceExports reports whether List contains all ServiceExports. ServiceExports is true if
-	// ServiceExports have been listed, or if the API server does not serve them. If the API server
-	// does not serve ServiceExports, Emptied is also true.
+	// ServiceExports reports whether List contains all ServiceExports. ServiceExports is true once
+	// ServiceExports have been listed. If the API server does not serve ServiceExports, both
+	// ServiceExports and Emptied are true.
 	ServiceExports, Emptied bool
 
-	// The following fields are only set for the local cluster.
+	// The following fields are set only for the local cluster.
 	Namespaces map[string]bool              // Namespaces that are not being deleted; nil before the first list
 	Imports    map[federation.ServiceID]any // nil before the first list
 	// MCSVersion is the API version of Imports. MCSVersion is empty if ServiceImports have not been
@@ -71,9 +71,9 @@ type CachedExports struct {
 	version uint64
 }
 
-// Unlisted reports whether the local cluster currently contains a Service with the given ID that is
-// not in List. Unlisted returns false for a linked cluster and for a CachedExports not returned by
-// a Cluster.
+// Unlisted reports whether the local cluster currently contains a Service with the given ID that
+// ExportHooks.Listed does not accept. Unlisted returns false for a linked cluster and for a
+// CachedExports not returned by a Cluster.
 func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
 	if x.cache == nil {
 		return false
@@ -194,8 +194,7 @@ func (x *exportIndex) list() []Export {
 	return list
 }
 
-// pending reports whether a list is still incomplete, so that Exports must return its previous
-// result.
+// pending reports whether a list is incomplete, in which case Exports returns its previous result.
 func (x *exportIndex) pending() bool {
 	for _, p := range x.kinds {
 		if p.changed {
@@ -210,8 +209,7 @@ func (x *exportIndex) isListed(id federation.ServiceID) bool {
 	return listed
 }
 
-// The from argument is nil for a new Service, and the to argument is nil for a deleted Service. The
-// receiver may be nil.
+// The receiver may be nil.
 func (x *exportIndex) setService(key string, from, to *Service) {
 	if x == nil {
 		return
@@ -243,7 +241,7 @@ func (x *exportIndex) forgetServices() {
 
 // applied publishes the changes to one kind of object. Callers call applied only after a complete
 // list or a single event, so that Exports never reflects a partial list. The wantsList function
-// reports whether the hook has not seen all objects, so that another list is required. The receiver
+// reports whether another list is required, because the hook has not seen all objects. The receiver
 // may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {

@@ -25,8 +25,8 @@ const (
 )
 
 // workloadKind stores each ExternalWorkload as a pod. An ExternalWorkload is in the namespace of
-// its slice, and its proxy handles all of its ports. The slice determines the zone and readiness of
-// an ExternalWorkload.
+// its slice, and its proxy accepts connections to all of its ports. The slice determines the zone
+// and readiness of an ExternalWorkload.
 func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",
@@ -154,7 +154,6 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return workloadPrefix + follow.JoinKey(namespace, ref.Name), true
 }
 
-// The to argument is empty if the ExternalWorkload has been deleted.
 func setWorkload(c *cache, key string, to compactedPod) {
 	invalid := ""
 	if to.facts.isRead() {

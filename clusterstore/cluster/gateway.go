@@ -15,7 +15,8 @@ import (
 	"isthmus/federation"
 )
 
-// Annotations and port names that Linkerd's multicluster chart defines for gateways.
+// These constants are annotations and port names that Linkerd's multicluster chart defines for
+// gateways.
 const (
 	gatewayAnnotation  = "mirror.linkerd.io/multicluster-gateway" // the value is "true"
 	identityAnnotation = "mirror.linkerd.io/gateway-identity"
@@ -99,7 +100,8 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 	return g
 }
 
-// expand adds fields to o so that readGateway returns g. The ports of o must already be set.
+// expand sets the annotations, node ports and addresses of a Service, so that readGateway returns
+// the same gateway. The ports of the Service must already be set.
 func (g *Gateway) expand(o *corev1.Service) {
 	o.Annotations = nonEmpty(map[string]string{
 		gatewayAnnotation:  "true",
@@ -134,7 +136,7 @@ func (g *Gateway) Problem() string {
 	case g.Identity == "":
 		return "its annotation " + identityAnnotation + " is missing or is not a valid identity"
 	case len(g.IPs)+len(g.Names) == 0 && g.More == 0:
-		return "it has no address: its Service has neither a load balancer address nor an external IP " +
+		return "it has no address: the Service has neither a load balancer address nor an external IP " +
 			"(status.loadBalancer.ingress, spec.externalIPs)"
 	case g.More > 0:
 		return fmt.Sprintf(
@@ -146,7 +148,7 @@ func (g *Gateway) Problem() string {
 }
 
 // addHost adds an address or a hostname to the gateway. If the host cannot be used or exceeds the
-// limit, addHost only increments the More field.
+// limit, addHost increments More instead.
 func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	ip, isIP := parseIP(text)
 	switch {
@@ -168,8 +170,8 @@ func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 // IsIdentity reports whether a string is a valid name for the identity of a proxy.
 func IsIdentity(text string) bool { return IsHostname(text) && !strings.HasSuffix(text, ".") }
 
-// IsHostname reports whether a string is a valid hostname. Unlike a DNS label, a label may contain
-// underscores and uppercase letters.
+// IsHostname reports whether a string is a valid hostname. The labels of a hostname may contain
+// underscores and uppercase letters, unlike DNS labels in Kubernetes.
 func IsHostname(text string) bool {
 	if text == "" || len(text) > 253 {
 		return false
@@ -238,8 +240,6 @@ func newGatewayIndex() gatewayIndex {
 	return gatewayIndex{byService: make(map[federation.ServiceID]*Gateway)}
 }
 
-// The from argument is nil if the Service was not a gateway before, and the to argument is nil if
-// it is no longer a gateway.
 func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	if from.equal(to) {
 		return

@@ -54,10 +54,11 @@ type Health struct {
 	// MalformedProxies is the number of meshed Pods whose proxy listen addresses are missing or
 	// invalid. Isthmus serves these Pods without a transport header.
 	MalformedProxies int
-	// Unusable lists the malformed Servers, ExternalWorkloads and ServiceProfiles, with reasons.
-	// Isthmus ignores malformed Servers and ExternalWorkloads. Isthmus still uses the valid parts
-	// of a malformed ServiceProfile. A ServiceProfile without valid parts still hides other
-	// ServiceProfiles for the same Service.
+	// Unusable lists the malformed Servers, ExternalWorkloads and ServiceProfiles, and the
+	// namespaces whose Servers exceed a limit, with reasons. Isthmus ignores malformed Servers and
+	// ExternalWorkloads. A ServiceProfile whose only problem is an invalid timeout or a value that
+	// proxies discard is still used. A ServiceProfile that is not used hides other ServiceProfiles
+	// for the same Service.
 	Unusable []string
 	// RejectedProfiles is the number of ServiceProfiles that cannot be used at all.
 	RejectedProfiles int

@@ -20,7 +20,7 @@ type reader struct {
 	share federation.Share
 	spec  *Service      // the Service from which share was created
 	parts []joinedSlice // sorted by key
-	// If the explained field is set, the reader appends the verdict on each address to this list.
+	// If explained is not nil, the reader appends the verdict on each address to the list.
 	explained *[]federation.Considered
 }
 
@@ -89,9 +89,9 @@ func (r *reader) read(list []*slice, ref portRef) {
 	r.share.Slices = offered
 }
 
-// join creates endpoints from the ready and unready addresses of a slice. The before argument is
-// the result of the previous join. If nothing has changed, join returns the previous result. If
-// something has changed, join reuses the unchanged endpoints.
+// join creates endpoints from the ready and unready addresses of a slice. For before, pass the
+// previous result of join. If nothing has changed, join returns the previous result. After a
+// change, join reuses the endpoints that have not changed.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{cache: r.cache, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.cache.cluster)}
 	if len(before.Endpoints) > 0 {
@@ -115,9 +115,9 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 			case !ok:
 				why, at = federation.NoSuchPort, 0
 			case k < sub.ready:
-				made.Endpoints, why = j.endpoint(made.Endpoints, a, port, before.Endpoints)
+				made.Endpoints, why = j.addReady(made.Endpoints, a, port, before.Endpoints)
 			default:
-				made.Unready = j.unready(made.Unready, a, port, before.Unready)
+				made.Unready = j.addUnready(made.Unready, a, port, before.Unready)
 			}
 			if r.explained != nil {
 				*r.explained = append(*r.explained, considered(l, a, &j.atFacts, at, why))
@@ -171,9 +171,10 @@ func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	}
 }
 
-// endpoint creates the endpoint for an address and appends it to the list. An equal endpoint in the
-// previous result is reused. If the address cannot be served, endpoint only returns the reason.
-func (j *joiner) endpoint(
+// addReady creates the endpoint for a ready address and appends the endpoint to the list. An equal
+// endpoint in the previous result is reused. If the address cannot be served, addReady returns the
+// reason, and does not change the list.
+func (j *joiner) addReady(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) ([]*federation.Endpoint, federation.Verdict) {
 	j.made = federation.Endpoint{
@@ -184,20 +185,19 @@ func (j *joiner) endpoint(
 	}
 	zone := j.atFacts.zone
 	if a.target != "" {
-		if why := j.pod(&j.made, a.pod); why != federation.Served {
+		if why := j.setPod(&j.made, a.pod); why != federation.Served {
 			return list, why
 		}
-	} else if j.bare(&j.made); !sendableText(zone) {
+	} else if j.setBare(&j.made); !sendableText(zone) {
 		zone = ""
 	}
 	j.made.Zone = zone
-	return j.take(list, before)
+	return j.add(list, before)
 }
 
-// unready appends an endpoint for an address that is not ready. Only the fields required to count
-// the address are set. If even a ready endpoint could not be sent to proxies, the list does not
-// change.
-func (j *joiner) unready(
+// addUnready appends an endpoint for an address that is not ready. Only the fields required to
+// count the address are set. An address whose endpoint could never be sent to proxies is not added.
+func (j *joiner) addUnready(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) []*federation.Endpoint {
 	j.made = federation.Endpoint{
@@ -209,15 +209,16 @@ func (j *joiner) unready(
 		Hostname: value(a.hostname),
 		Twin:     a.target,
 	}
-	list, _ = j.take(list, before)
+	list, _ = j.add(list, before)
 	return list
 }
 
-// take appends the endpoint under construction, or an equal endpoint in the previous result, to the
-// list. If the endpoint cannot be sent to proxies, take only returns the reason.
-func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
+// add appends the endpoint under construction to the list. If the previous result contains an equal
+// endpoint, add reuses that endpoint. If the endpoint cannot be sent to proxies, add returns the
+// reason, and does not change the list.
+func (j *joiner) add(list, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
 	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
-		j.common = before[i].Common // discards an equal value that share may have created
+		j.common = before[i].Common // discards an equal value that shareCommon may have created
 		return append(list, before[i]), federation.Served
 	}
 	if !sendable(&j.made) {
@@ -227,9 +228,9 @@ func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoi
 	return append(list, &e), federation.Served
 }
 
-// share returns a pointer to the fields that an endpoint shares with its siblings. If the previous
-// endpoint has equal fields, both endpoints share one pointer.
-func (j *joiner) share(c federation.Common) *federation.Common {
+// shareCommon returns a pointer to the fields that an endpoint shares with its siblings. If the
+// previous endpoint has equal fields, both endpoints share one pointer.
+func (j *joiner) shareCommon(c federation.Common) *federation.Common {
 	c.Group = j.group
 	if !j.common.Equal(&c) {
 		another := c
@@ -238,20 +239,20 @@ func (j *joiner) share(c federation.Common) *federation.Common {
 	return j.common
 }
 
-// bare sets the fields of an endpoint without a Pod or ExternalWorkload. An address without a Pod
-// or ExternalWorkload was added by a user, or belongs to a Linkerd gateway of another cluster.
-func (j *joiner) bare(e *federation.Endpoint) {
+// setBare sets the fields of an endpoint without a Pod or ExternalWorkload. An address without a
+// Pod or ExternalWorkload was added by a user, or belongs to a Linkerd gateway of another cluster.
+func (j *joiner) setBare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	common := federation.Common{Identity: federation.Identity{DNS: j.mirror.identity}}
 	if name := j.mirror.remoteName; name != "" {
 		common.Authority = name + ":" + strconv.Itoa(int(j.requested))
 	}
-	e.Common = j.share(common)
+	e.Common = j.shareCommon(common)
 }
 
-// pod sets the fields of the endpoint for a Pod or ExternalWorkload, and returns Served. If the
-// object is not cached or cannot be used, pod returns the reason instead.
-func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
+// setPod sets the fields of the endpoint for a Pod or ExternalWorkload, and returns Served. If the
+// object is not cached or cannot be used, setPod returns the reason instead.
+func (j *joiner) setPod(e *federation.Endpoint, p *pod) federation.Verdict {
 	if p == nil || !p.facts.isRead() {
 		return federation.PodUnknown
 	}
@@ -275,7 +276,7 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	} else {
 		e.Meshed = t.controlPlane != "" || t.external()
 	}
-	e.Common = j.share(common)
+	e.Common = j.shareCommon(common)
 	if j.behind == 0 && port != t.proxy.admin && port != t.proxy.control {
 		e.InboundPort = t.proxy.inbound // the proxy listens on the IPs of the Pod, not on those of the node
 	}

@@ -11,9 +11,8 @@ import (
 
 // labelSet is a set of labels, encoded as strings that can be compared and shared. Keys and values
 // are in separate strings, because Pods of different workloads often have the same keys. Each key
-// and each value is followed by labelEnd. Keys are sorted, except that templateHashLabel is always
-// first. Endpoints need only the label templateHashLabel, and an object may have tens of thousands
-// of labels.
+// and each value is followed by labelEnd. Keys are sorted, except that templateHashLabel always
+// comes first, so that templateHash is fast even for tens of thousands of labels.
 type labelSet struct{ keys, values string }
 
 // labelEnd cannot occur in a valid label, because API servers accept only letters, digits, "-",
@@ -67,8 +66,7 @@ func (s *labelSet) all(yield func(key, value string) bool) {
 	}
 }
 
-// templateHash returns the value of templateHashLabel. The templateHash method reads only the first
-// label.
+// templateHash returns the value of templateHashLabel.
 func (s *labelSet) templateHash() (value string, exists bool) {
 	if !strings.HasPrefix(s.keys, templateHashLabel+labelEnd) {
 		return "", false
@@ -118,9 +116,9 @@ func reserved(kind string) bool {
 }
 
 // groupLabels returns the labels that all endpoints of a slice have in common, sorted by name. Only
-// a slice in the local cluster may specify the cluster behind a gateway, because the local service
-// mirror writes that name. Otherwise, a linked cluster could pass off its endpoints as endpoints of
-// another cluster.
+// a slice in the local cluster may name the cluster behind a gateway, because only the local
+// service mirror is trusted to write this name. If linked clusters could name a cluster, they could
+// pass off their endpoints as endpoints of another cluster.
 func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	labels := []federation.Label{
 		{Name: "namespace", Value: l.service.Namespace},
@@ -142,8 +140,8 @@ func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 const maxText = 1 << 10
 
 // sendable reports whether all strings of an endpoint can be sent to proxies. A string that cannot
-// be encoded would also affect endpoints of other clusters in the same message, and the metrics of
-// proxies.
+// be encoded would affect endpoints of other clusters in the same message, as well as the metrics
+// of proxies.
 func sendable(e *federation.Endpoint) bool {
 	c := e.Common.Get()
 	for _, list := range [...][]federation.Label{c.Group, c.Labels} {

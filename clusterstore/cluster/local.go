@@ -21,8 +21,8 @@ import (
 // Local caches ServiceProfiles, the zones of Nodes, and the objects to which addresses are
 // assigned. All methods except Run are safe for concurrent use.
 //
-// Other files of this package use cache.local, which is nil for a linked cluster. Methods of Local
-// that other files call accept a nil receiver.
+// Code outside of this file accesses the Local of a cluster through cache.local, which is nil for a
+// linked cluster. Methods that are called through cache.local accept a nil receiver.
 type Local struct {
 	*Cluster
 	dirty     *pace.Dirty[Topic] // by the namespace of the changed object
@@ -35,12 +35,12 @@ type Local struct {
 	selecting byNamespace[*Service]                 // Services with a selector
 	selected  byNamespace[*decode.ExternalWorkload] // the fields of each ExternalWorkload that determine EndpointSlices
 
-	// replaced is the previous version of the ExternalWorkload that was last stored or removed.
-	// Only the goroutine that stores and removes ExternalWorkloads accesses this field.
+	// The field replaced contains the previous version of the ExternalWorkload that was last stored
+	// or removed. Only the goroutine that stores and removes ExternalWorkloads accesses this field.
 	replaced *decode.ExternalWorkload
 }
 
-// LocalConfig contains callbacks for changes that are only reported for the local cluster. All
+// LocalConfig contains callbacks for changes that are reported only for the local cluster. All
 // fields are required unless noted otherwise. Only ProfileChanged may block.
 type LocalConfig struct {
 	// ServiceChanged is called for every added, changed or deleted Service. A single goroutine
@@ -50,20 +50,20 @@ type LocalConfig struct {
 	// NodeChanged in the order of the changes.
 	NodeChanged func(name, zone string, exists bool)
 	// ProfileChanged is called when a result of LookupAddress, AddressOwner, Instance,
-	// ServiceProfile or Service may have changed. The at argument is the time of the earliest event
-	// that led to the call. A dedicated goroutine calls ProfileChanged, so calls to Config.Changed
-	// do not delay it.
+	// ServiceProfile or Service may have changed. The second argument is the time of the earliest
+	// event that led to the call. A dedicated goroutine calls ProfileChanged, so that slow calls to
+	// Config.Changed do not delay calls to ProfileChanged.
 	ProfileChanged func(about Topic, at time.Time)
 
 	// SliceManager is the value of the endpointslice.kubernetes.io/managed-by label on the
 	// EndpointSlices written for ExternalWorkloads. If SliceManager is set, the cluster caches the
-	// data required to write these EndpointSlices. Config.Changed is then also called after each
-	// change to a marked slice or its Service.
+	// data required to write these EndpointSlices. If SliceManager is set, Config.Changed is also
+	// called after each change to a slice with this label or to the Service of the slice.
 	SliceManager string
 	// WorkloadChanged is called for every added, changed or deleted ExternalWorkload. A single
-	// goroutine calls WorkloadChanged in the order of the changes. The before argument is nil for
-	// an added ExternalWorkload, and the after argument is nil for a deleted one. WorkloadChanged
-	// is required if SliceManager is set.
+	// goroutine calls WorkloadChanged in the order of the changes. The first argument is nil for an
+	// added ExternalWorkload, and the second argument is nil for a deleted ExternalWorkload.
+	// WorkloadChanged is required if SliceManager is set.
 	WorkloadChanged func(before, after *decode.ExternalWorkload)
 }
 
@@ -154,7 +154,7 @@ func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) 
 		addr := netip.AddrPortFrom(a.ip, port)
 		made := l.bareAddress(addr)
 		j := joiner{cache: c, requested: port, mirror: &from.mirror}
-		if j.bare(made); !sendable(made) {
+		if j.setBare(made); !sendable(made) {
 			return l.bareAddress(addr)
 		}
 		return made
@@ -181,12 +181,12 @@ func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 }
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. If the object is not
-// running or cannot be sent to proxies, endpointAt returns the endpoint of the bare address. The
-// behind argument is the container port behind a host port, or zero if the port is not a host port.
+// running, or its endpoint cannot be sent to proxies, endpointAt returns the endpoint of the bare
+// address. For a host port, behind is the container port. For any other port, behind is zero.
 func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
 	j := joiner{cache: l.cache, behind: behind}
-	if !l.addresses.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
+	if !l.addresses.locations[p].life.runs() || j.setPod(&made, p) != federation.Served {
 		return l.bareAddress(addr)
 	}
 	common := *made.Common.Get()
@@ -203,11 +203,12 @@ var _ federation.AddressOwners = (*Local)(nil)
 
 // AddressOwner returns the Service or Pod to which an address is assigned, or "" if there is none.
 //
-// A Service owns its cluster IPs. A Pod owns the Pod's IPs until the Pod ends, and the IPs of its
-// node if it uses host networking or host ports.
+// The cluster IPs of a Service are assigned to the Service. The IPs of a Pod are assigned to the
+// Pod until the Pod ends. The IPs of a node are assigned to each Pod on it that uses host
+// networking or host ports.
 //
 // AddressOwner ignores ExternalWorkloads, because a machine outside of Kubernetes may belong to
-// several clusters. AddressOwner also ignores the hostIP of a host port, because whoever creates a
+// several clusters. AddressOwner ignores the hostIP of a host port, because anyone who creates a
 // Pod can specify any hostIP.
 func (l *Local) AddressOwner(ip netip.Addr) string {
 	c := l.cache
@@ -217,7 +218,7 @@ func (l *Local) AddressOwner(ip netip.Addr) string {
 		return "Service " + ids[0].String()
 	}
 	for _, p := range l.addresses.pods[ip] {
-		if l.addresses.locations[p].has(ip) {
+		if l.addresses.locations[p].contains(ip) {
 			return "Pod " + p.key
 		}
 	}
@@ -227,8 +228,9 @@ func (l *Local) AddressOwner(ip netip.Addr) string {
 // AssignedTo returns the Service, Node or Pod that receives requests to an address, or "" if no
 // such object is cached.
 //
-// Unlike AddressOwner, AssignedTo also covers the addresses of Nodes, the external addresses of
-// Services (externalIPs and load balancers), and all addresses to which host ports are bound.
+// Unlike AddressOwner, AssignedTo covers the addresses of Nodes and the external addresses of
+// Services (externalIPs and load balancers). AssignedTo also covers all addresses to which host
+// ports are bound.
 func (l *Local) AssignedTo(ip netip.Addr) string {
 	c := l.cache
 	c.mu.RLock()
@@ -264,7 +266,7 @@ func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 }
 
 // ServiceProfile returns a ServiceProfile and reports whether it exists. If the ServiceProfile
-// exists but cannot be used, p is nil.
+// cannot be used, p is nil, although exists is true.
 func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
 	c := l.cache
 	c.mu.RLock()
@@ -368,12 +370,12 @@ func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	return mirrors
 }
 
-// Topic is the subject of a change. There are four kinds of subjects:
+// Topic is the subject of a change.
 //
-//   - If only the IP field is set, the subject is an address.
-//   - If the IP and AddressOwner fields are set, the subject is the owner of an address.
-//   - If the Instances field is set, the subject is the set of hostnames in a Service.
-//   - In all other cases, the subject is a Service with its ServiceProfiles.
+// If only the IP field is set, the subject is an address. If the IP and AddressOwner fields are
+// set, the subject is the object to which an address is assigned. If the Instances field is set,
+// the subject is the set of hostnames in a Service. In all other cases, the subject is a Service
+// with its ServiceProfiles.
 type Topic struct {
 	IP           netip.Addr
 	AddressOwner bool
@@ -416,8 +418,8 @@ func (l *Local) markLocation(p *pod) {
 	}
 }
 
-// topicChanged reports a change to a topic. If the owner of an address has changed, topicChanged
-// first updates the conflicts at that address.
+// topicChanged reports a change to a topic. If the object to which an address is assigned has
+// changed, topicChanged first updates the conflicts at that address.
 func (l *Local) topicChanged(about Topic, at time.Time) {
 	if about.AddressOwner {
 		work := panics.Work{Where: panics.Change, Object: "conflicts at " + about.IP.String()}
@@ -495,7 +497,6 @@ func (l *Local) setLocation(p *pod, to *location) {
 	}
 }
 
-// The from argument is nil for a new Service, and the to argument is nil for a deleted Service.
 func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) {
 	if l == nil {
 		return
@@ -530,7 +531,7 @@ func (l *Local) location(p *pod) *location {
 	return l.addresses.locations[p]
 }
 
-// The to argument is nil for a deleted Service. The receiver may be nil.
+// The receiver may be nil.
 func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	switch {
 	case l == nil:
@@ -550,7 +551,7 @@ func (l *Local) selectedAt(key string) *decode.ExternalWorkload {
 	return l.selected[namespace][name]
 }
 
-// The to argument is nil for a deleted ExternalWorkload. The receiver may be nil.
+// The receiver may be nil.
 func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	if l == nil {
 		return

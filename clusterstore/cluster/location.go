@@ -73,14 +73,14 @@ func (l *location) portBehind(addr netip.AddrPort) uint16 {
 	return l.containerPort(addr)
 }
 
-// has reports whether an IP belongs to the Pod or ExternalWorkload. If a Pod has host ports, the
-// IPs of its node also belong to the Pod.
-func (l *location) has(ip netip.Addr) bool {
+// contains reports whether an IP belongs to the Pod or ExternalWorkload. If a Pod has host ports,
+// the IPs of its node also belong to the Pod.
+func (l *location) contains(ip netip.Addr) bool {
 	return slices.Contains(l.ips, ip) || slices.Contains(l.hosts, ip)
 }
 
-// all iterates without duplicates over the IPs, the IPs of the node, and the addresses to which
-// host ports are bound. The receiver may be nil.
+// all yields each address once: the IPs of the object, the IPs of its node if it has host ports,
+// and the other addresses to which host ports are bound. The receiver may be nil.
 func (l *location) all(yield func(netip.Addr) bool) {
 	if l == nil || l.life == podGone {
 		return
@@ -111,9 +111,9 @@ func (l *location) all(yield func(netip.Addr) bool) {
 // clients can identify a draining Pod. If several Pods that are being deleted claim the same
 // address, the address is not assigned to any of them.
 //
-// If a host port specifies a hostIP, the Pod claims the port only at that address. A claim to a
-// hostIP that the kubelet does not report for the node is the weakest, because the address may not
-// exist on the node.
+// If a host port specifies a hostIP, the Pod claims the port only at that address. The kubelet may
+// not report the hostIP as an address of the node. In that case, the claim is the weakest, because
+// the address may not exist on the node.
 type claim uint8
 
 const (

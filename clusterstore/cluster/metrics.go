@@ -11,9 +11,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// kinds lists the resources together with their names in the metrics NAME_cache_size and
-// NAME_informer_lag_seconds. Linkerd's destination controller uses the same metric names.
-var kinds = []struct{ resource, cache, lag string }{
+// resourceNames contains each resource, together with the prefixes of its metrics *_cache_size and
+// *_informer_lag_seconds. Linkerd's destination controller uses the same metric names.
+var resourceNames = []struct{ resource, cache, lag string }{
 	{"endpoints", "endpoints", "endpoints"},
 	{"endpointslices", "endpointslices", "endpointslices"},
 	{"services", "service", "services"},
@@ -40,7 +40,7 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{requests: kube.NewRequests(), lags: make(map[string]prometheus.Observer)}
 	all := []prometheus.Collector{m.requests}
-	for _, k := range kinds {
+	for _, k := range resourceNames {
 		if k.lag == "" {
 			continue
 		}
@@ -91,17 +91,17 @@ var (
 	maxMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
 		"Memory cap of a linked cluster in bytes, as set by --cluster-memory.")
 	refusedDesc = desc("isthmus_objects_refused",
-		"Number of objects that are not read because they exceed a limit. Their previous versions stay in use.",
+		"Number of objects whose current version exceeds a limit and is not used. The previous version stays in use.",
 		"resource")
 	unreadDesc = desc("isthmus_cluster_kind_unread",
-		"1 while a kind of object in a serving cluster has never been listed. Otherwise, the series is absent.",
+		"1 if a kind of object in a serving cluster could not be listed yet. Otherwise, the series is absent.",
 		"resource", "reason")
 	cacheDescs = newCacheDescs()
 )
 
 func newCacheDescs() map[string]*prometheus.Desc {
 	all := make(map[string]*prometheus.Desc)
-	for _, k := range kinds {
+	for _, k := range resourceNames {
 		all[k.resource] = desc(k.cache+"_cache_size", fmt.Sprintf("Number of cached %s of a cluster.", k.resource))
 	}
 	return all
@@ -120,8 +120,8 @@ func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
 	return gauge(stateDesc, 1, name, string(s))
 }
 
-// StandingSeries returns the metric for the standing of a cluster. The s argument is the standing
-// from a cordon or the standing of a lost cluster, whichever is higher.
+// StandingSeries returns the metric for the standing of a cluster. The standing must already
+// combine the cordon with the condition of the cluster.
 func StandingSeries(name federation.ClusterName, s federation.Standing) prometheus.Metric {
 	return gauge(standingDesc, 1, name, s.String())
 }

@@ -20,8 +20,8 @@ const (
 
 type node struct {
 	zone, region unique.Handle[string]
-	// The addresses are sorted and contain no duplicates. The addresses field is only set for Nodes
-	// of the local cluster.
+	// The addresses are sorted and contain no duplicates. Only Nodes of the local cluster have
+	// addresses.
 	addresses []netip.Addr
 }
 
@@ -32,7 +32,8 @@ func (n node) equal(o node) bool {
 // The addresses of Nodes are not counted, because only linked clusters have a memory cap.
 func (n node) size(string) int64 { return indexEntry[node]() }
 
-// shared yields the zone and the region of a Node. The region is also a key of nodeIndex.regions.
+// shared yields the values that Nodes share, together with their sizes. The size of a region
+// includes its entry in nodeIndex.regions.
 func (n node) shared(yield func(any, int64) bool) {
 	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }

@@ -67,7 +67,7 @@ func expandOwner(parent unique.Handle[ownerRef]) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owners}}
 }
 
-// references is the inverse of onlyOwner.
+// references returns the owner references from which onlyOwner reads r.
 func (r ownerRef) references() []metav1.OwnerReference {
 	if r == (ownerRef{}) {
 		return nil
@@ -75,7 +75,7 @@ func (r ownerRef) references() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{Kind: r.kind, Name: r.name}}
 }
 
-// ownerSize is the same for a ReplicaSet, a Job and a placeholder, and does not include the key.
+// ReplicaSets, Jobs and placeholders have the same size. The size does not include the key.
 func ownerSize() int64 { return allocation + sizeof[owner]() + indexEntry[*owner]() + listedSize }
 
 func parentSize(parent unique.Handle[ownerRef]) int64 {
@@ -134,7 +134,7 @@ func (x *ownerIndex) detach(p *pod) {
 		return
 	}
 	p.owner = nil
-	o.pods = without(o.pods, p)
+	o.pods = removeFrom(o.pods, p)
 	sweepOwner(x.ofKind(p.facts.template.Value().owner.kind), o)
 }
 
@@ -160,7 +160,7 @@ func (x *ownerIndex) store(kind string) store[unique.Handle[ownerRef]] {
 		}
 		o.parent = parent
 		for _, p := range o.pods {
-			x.cache.pods.touch(p)
+			x.cache.pods.invalidate(p)
 		}
 		sweepOwner(all, o)
 	}

@@ -13,7 +13,7 @@ import (
 // intern returns a copy of s that shares memory with all equal interned strings.
 func intern(s string) string { return unique.Make(s).Value() }
 
-// portNumber returns the port number in an API object, and whether the number is valid.
+// portNumber returns the port number in an API object, and reports whether the number is valid.
 func portNumber(p *int32) (uint16, bool) {
 	if p == nil || *p < 1 || *p > 65535 {
 		return 0, false

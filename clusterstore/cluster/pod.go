@@ -62,8 +62,7 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	if t.serviceAccount == "" {
 		t.serviceAccount = defaultServiceAccount
 	}
-	// As in Linkerd, invalid items in these lists of ports are ignored, and the valid items are
-	// used.
+	// Invalid items in the lists of ports are ignored, as in Linkerd, and the valid items are used.
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
 		t.opaque, _ = ParsePorts(list, t.ports.numbers())
 	}
@@ -76,8 +75,9 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	return newFacts(t, o.Spec.NodeName)
 }
 
-// expandPod returns the smallest Pod of a linked cluster for which compactPod returns p. Opaque
-// ports that equal the default are omitted, so that the default of the reading replica applies.
+// expandPod returns the smallest Pod of a linked cluster that compactPod converts to p. Opaque
+// ports that equal the default are omitted, so that the replica that reads the copy applies its own
+// default.
 func expandPod(p compactedPod, r Rules) *corev1.Pod {
 	t := p.facts.fullTemplate()
 	o := &corev1.Pod{ObjectMeta: t.expandMetadata(r)}
@@ -98,7 +98,7 @@ func expandPod(p compactedPod, r Rules) *corev1.Pod {
 func (t *template) expandMetadata(r Rules) metav1.ObjectMeta {
 	annotations := nonEmpty(map[string]string{skipAnnotation: t.skip.String()})
 	if t.opaque != r.DefaultOpaquePorts {
-		annotations[opaqueAnnotation] = t.opaque.unlike(t.ports.numbers())
+		annotations[opaqueAnnotation] = t.opaque.formatDistinct(t.ports.numbers())
 	}
 	return metav1.ObjectMeta{
 		Labels: maps.Collect(t.labels.all), Annotations: annotations, OwnerReferences: t.owner.references(),
@@ -122,7 +122,7 @@ func podLocation(o *corev1.Pod) *location {
 		return nil
 	}
 	for _, h := range s.hostPorts {
-		if h.bound.IsValid() && !s.has(h.bound) && !slices.Contains(s.bound, h.bound) && len(s.bound) < maxIPs {
+		if h.bound.IsValid() && !s.contains(h.bound) && !slices.Contains(s.bound, h.bound) && len(s.bound) < maxIPs {
 			s.bound = append(s.bound, h.bound)
 		}
 	}
@@ -141,15 +141,15 @@ func lifeOf(o *corev1.Pod) life {
 	return podStarting
 }
 
-// compactedPod is the cached form of a Pod or ExternalWorkload. The location field is only set in
+// compactedPod is the cached form of a Pod or ExternalWorkload. The location field is set only in
 // the local cluster.
 type compactedPod struct {
 	facts    podFacts
 	location *location
 	selected *decode.ExternalWorkload // fields that determine EndpointSlices; only set with LocalConfig.SliceManager
-	// The set field contains a new set that was evaluated for this Pod before the Pod was added to
-	// the cache. The set field is nil if the namespace has no Servers, or if a sibling of the Pod
-	// is already cached.
+	// The field set contains a podSet that was evaluated before the Pod was added to the cache. The
+	// field set is nil if the namespace has no Servers, or if a sibling of the Pod is already
+	// cached.
 	set *podSet
 }
 
@@ -171,8 +171,8 @@ func (p compactedPod) size(key string) int64 {
 	return n
 }
 
-// groupedSize is the number of bytes that a Pod uses in the policy of its namespace, including a
-// podSet, although siblings may share it.
+// groupedSize is the number of bytes that a Pod uses in the policy of its namespace. The size
+// includes a whole podSet, although siblings may share a podSet.
 const groupedSize = 144
 
 func (p compactedPod) shared(yield func(any, int64) bool) {
@@ -183,12 +183,12 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 // and traits. Siblings in a ReplicaSet or Job share their traits. All other data of a Pod is shared
 // with other Pods.
 //
-// With realistic labels and without slices, a Pod with siblings in a ReplicaSet or StatefulSet was
-// measured to use 220 to 280 bytes. The only Pod of a Job uses up to 530 bytes. A label key that
-// only one Pod uses adds 600 to 700 bytes.
+// With realistic labels and without slices, a Pod with siblings in a ReplicaSet or StatefulSet uses
+// 220 to 280 bytes, according to measurements. The only Pod of a Job uses up to 530 bytes. A label
+// key that only one Pod uses adds 600 to 700 bytes.
 //
-// A pod may also represent an ExternalWorkload, because both become endpoints in the same way. The
-// key of an ExternalWorkload never equals the key of a Pod.
+// ExternalWorkloads are cached as pods too, because both become endpoints in the same way. The key
+// of an ExternalWorkload never equals the key of a Pod.
 type pod struct {
 	key    string // namespace/name, with workloadPrefix for an ExternalWorkload
 	facts  podFacts
@@ -196,7 +196,7 @@ type pod struct {
 	slices []*slice // slices with an address of this Pod
 }
 
-// The argument of id must be the template of the same Pod or ExternalWorkload.
+// The template must be that of the same Pod or ExternalWorkload.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
 		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
@@ -204,8 +204,8 @@ func (p *pod) id(t *template) (namespace, name string) {
 	return follow.SplitKey(p.key)
 }
 
-// namespace returns the namespace of the Pod or ExternalWorkload. Unlike id, the namespace method
-// also works for placeholders.
+// namespace returns the namespace of the Pod or ExternalWorkload. The namespace method also works
+// for placeholders, whereas the id method does not.
 func (p *pod) namespace() string { return namespaceOfPod(p.key) }
 
 func namespaceOfPod(key string) string {
@@ -221,10 +221,10 @@ func namespaceOfPod(key string) string {
 type podFacts struct {
 	template unique.Handle[template] // without traits
 	node     unique.Handle[string]
-	// traits contains the values that a Pod shares with few or no other Pods: the name of its
-	// owner, the name of its service account, and its label values. In the traits string, each
-	// value is followed by labelEnd. If templates contained the traits, each workload or even each
-	// Pod would need its own template.
+	// traits contains the owner name, the service account name and the label values of a Pod,
+	// because few or no other Pods have the same values. Each value in the traits string is
+	// followed by labelEnd. If templates contained the traits, each workload or even each Pod would
+	// need its own template.
 	traits string
 }
 
@@ -251,10 +251,10 @@ func (f podFacts) isRead() bool { return f != podFacts{} }
 // siblings reports whether two Pods have the same facts, except for their nodes.
 func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }
 
-// alike returns the facts without the node, which are the same for all siblings.
-func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
+// The facts that withoutNode returns are the same for all siblings.
+func (f podFacts) withoutNode() podFacts { return podFacts{template: f.template, traits: f.traits} }
 
-// The external method must not be called for placeholders.
+// Do not call external for placeholders.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()
@@ -277,8 +277,8 @@ type template struct {
 
 func (t *template) external() bool { return t.identity != unique.Handle[federation.Identity]{} }
 
-// malformed reports whether the Pod is meshed but has unreadable proxy ports. Endpoints of a
-// malformed Pod have no inbound port, and [Health] reports the number of malformed Pods.
+// malformed reports whether the Pod is meshed, but the ports of its proxy cannot be read. Endpoints
+// of a malformed Pod have no inbound port, and [Health] reports the number of malformed Pods.
 func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == proxyPorts{} }
 
 func (t template) size() int64 {
@@ -296,9 +296,9 @@ const podShards = 64
 
 // podIndex contains the pods of a cluster, by key. The cache.mu mutex guards it.
 //
-// All pods in a namespace are in the same shard. After a change to a Server, the worker therefore
-// does not have to iterate over all Pods, of which a cluster may have 100,000. A separate map for
-// each namespace would use more memory in clusters with many small namespaces.
+// All pods in a namespace are in the same shard. After a change to a Server, the worker iterates
+// over one shard instead of all Pods, of which a cluster may have 100,000. A separate map for each
+// namespace would use more memory in clusters with many small namespaces.
 type podIndex struct {
 	cache *cache
 	seed  maphash.Seed // fixed
@@ -316,13 +316,13 @@ func newPodIndex(c *cache) podIndex {
 	return x
 }
 
-// near returns the shard that contains the pods of a namespace, and possibly pods of other
-// namespaces.
-func (x *podIndex) near(namespace string) map[string]*pod {
+// shardOf returns the shard that contains the pods of a namespace. The shard of a namespace may
+// also contain pods of other namespaces.
+func (x *podIndex) shardOf(namespace string) map[string]*pod {
 	return x.shards[maphash.String(x.seed, namespace)%podShards]
 }
 
-func (x *podIndex) get(key string) *pod { return x.near(namespaceOfPod(key))[key] }
+func (x *podIndex) get(key string) *pod { return x.shardOf(namespaceOfPod(key))[key] }
 
 func (x *podIndex) all(yield func(*pod) bool) {
 	for _, pods := range x.shards {
@@ -334,10 +334,10 @@ func (x *podIndex) all(yield func(*pod) bool) {
 	}
 }
 
-// of iterates over the Pods and ExternalWorkloads of a namespace, except for placeholders.
-func (x *podIndex) of(namespace string) iter.Seq[*pod] {
+// inNamespace iterates over the Pods and ExternalWorkloads of a namespace, except for placeholders.
+func (x *podIndex) inNamespace(namespace string) iter.Seq[*pod] {
 	return func(yield func(*pod) bool) {
-		for _, p := range x.near(namespace) {
+		for _, p := range x.shardOf(namespace) {
 			if p.facts.isRead() && p.namespace() == namespace && !yield(p) {
 				return
 			}
@@ -345,8 +345,8 @@ func (x *podIndex) of(namespace string) iter.Seq[*pod] {
 	}
 }
 
-// store returns the store for ExternalWorkloads if the prefix is workloadPrefix, and the store for
-// Pods if the prefix is empty.
+// store returns a store that contains ExternalWorkloads if the prefix is workloadPrefix, and Pods
+// if the prefix is empty.
 func (x *podIndex) store(prefix string) store[compactedPod] {
 	ofWorkloads := prefix != ""
 	get := func(key string) (compactedPod, bool) {
@@ -393,7 +393,7 @@ func (x *podIndex) cached(key string) (o compactedPod, ok bool) {
 	return compactedPod{facts: p.facts, location: x.cache.local.location(p)}, true
 }
 
-// set adds or replaces a Pod or ExternalWorkload. If the facts are empty, set removes the object.
+// set adds or replaces a Pod or ExternalWorkload. If the facts are empty, the object is removed.
 func (x *podIndex) set(key string, to compactedPod) {
 	p := x.entry(key)
 	if p.facts != to.facts {
@@ -421,7 +421,7 @@ func (x *podIndex) setFacts(p *pod, to compactedPod) {
 	if !before.siblings(p.facts) {
 		x.cache.policies.regroup(p, to.set)
 	}
-	x.touch(p)
+	x.invalidate(p)
 }
 
 func (x *podIndex) countMalformed(f podFacts, n int) {
@@ -436,15 +436,15 @@ func (x *podIndex) malformedProxies() int {
 	return x.malformed
 }
 
-func (x *podIndex) touch(p *pod) {
+func (x *podIndex) invalidate(p *pod) {
 	for _, l := range p.slices {
-		x.cache.slices.touch(l)
+		x.cache.slices.invalidate(l)
 	}
 	x.cache.local.markLocation(p)
 }
 
 func (x *podIndex) entry(key string) *pod {
-	pods := x.near(namespaceOfPod(key))
+	pods := x.shardOf(namespaceOfPod(key))
 	p := pods[key]
 	if p == nil {
 		p = &pod{key: key}
@@ -456,6 +456,6 @@ func (x *podIndex) entry(key string) *pod {
 // sweep removes a placeholder to which no slice refers.
 func (x *podIndex) sweep(p *pod) {
 	if !p.facts.isRead() && len(p.slices) == 0 {
-		delete(x.near(p.namespace()), p.key)
+		delete(x.shardOf(p.namespace()), p.key)
 	}
 }

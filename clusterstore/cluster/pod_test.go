@@ -68,10 +68,10 @@ func TestServerLooksAtFewPods(t *testing.T) {
 		w.put(p)
 	}
 	w.put(aPod("p", podLabel("app", "web")), aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
-	if n := len(w.cache.pods.near("ns")); n > namespaces/10 {
+	if n := len(w.cache.pods.shardOf("ns")); n > namespaces/10 {
 		t.Errorf("%d Pods of %d", n, namespaces)
 	}
-	near := w.cache.pods.near("ns")
+	near := w.cache.pods.shardOf("ns")
 	for _, pods := range w.cache.pods.shards {
 		for key := range pods {
 			if near[key] == nil {

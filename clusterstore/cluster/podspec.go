@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The name of the proxy's container, and the environment variables that contain the proxy's
-// addresses.
+// These constants are the name of the proxy's container, and the environment variables that contain
+// the proxy's addresses.
 const (
 	proxyContainer   = "linkerd-proxy"
 	inboundListenEnv = "LINKERD2_PROXY_INBOUND_LISTEN_ADDR"
@@ -36,7 +36,7 @@ func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 
 // readProxy returns the ports of a Pod's proxy, or the zero value if any of the three ports cannot
 // be read. Connections to the admin and control ports bypass the inbound port, so the inbound port
-// is useless without the other two.
+// is useless without the admin and control ports.
 func readProxy(spec *corev1.PodSpec) proxyPorts {
 	for c := range containers(spec) {
 		if c.Name != proxyContainer {

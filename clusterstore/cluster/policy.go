@@ -13,9 +13,9 @@ import (
 	"isthmus/internal/pace"
 )
 
-// policy contains the Servers in one namespace that make ports opaque or are malformed. A policy
-// also contains the ports that these Servers make opaque for Pods and ExternalWorkloads. The
-// cache.mu mutex guards a policy, but is not held during an evaluation.
+// policy contains the Servers in one namespace that make ports opaque or are malformed. Each policy
+// contains the ports that its Servers make opaque for Pods and ExternalWorkloads. The cache.mu
+// mutex guards a policy, but is not held during an evaluation.
 //
 // Pods whose facts differ only in their nodes are siblings and form a set. The opaque ports of a
 // set are evaluated only once. After a change to a Server, a dedicated worker evaluates all sets in
@@ -24,7 +24,7 @@ import (
 type policy struct {
 	servers map[string]*serverFacts // by name
 	changed bool                    // a Server has changed since the worker last read the Servers
-	failed  bool                    // an evaluation panicked, so the next includes all sets and touches all Pods
+	failed  bool                    // an evaluation panicked, so the next includes all sets and invalidates all Pods
 	logged  excess                  // the excess that was logged last, while it persists
 	used    *usedServers            // the Servers used to evaluate sets; nil before the first evaluation
 	pods    map[*pod]*podSet        // nil before the first evaluation
@@ -46,9 +46,9 @@ type podSet struct {
 	lacks  bool // the opaque ports of this set exceed maxOpaqueBytes
 }
 
-// opaquePorts contains all opaque ports of a Pod for which Servers make ports opaque. The zero
-// value means that no Server makes a port of the Pod opaque, so that the opaque ports of the Pod
-// itself apply. Equal values share memory.
+// If Servers make ports of a Pod opaque, an opaquePorts value contains all opaque ports of the Pod.
+// The zero value means that no Server makes a port of the Pod opaque, so that only the Pod's own
+// opaque ports apply. Equal values share memory.
 type opaquePorts = unique.Handle[Ports]
 
 const (
@@ -56,8 +56,8 @@ const (
 	// the order of their names, and Servers beyond the limit are ignored.
 	//
 	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms. If each
-	// Server has a different port, the match takes a few tenths of a millisecond longer. After each
-	// change to a Server, the worker matches all Pods in the namespace again.
+	// Server has a different port, the matching takes a few tenths of a millisecond longer. After
+	// each change to a Server, the worker matches all Pods in the namespace again.
 	maxPolicy = 10_000
 	// maxOpaqueBytes is the maximum number of bytes for the opaque ports of the Pods in a
 	// namespace. Equal sets of ports count once. When the limit is reached, Servers do not affect
@@ -65,8 +65,8 @@ const (
 	maxOpaqueBytes = 1 << 20
 )
 
-// portsOf returns all opaque ports of a Pod in the namespace. The own argument contains the ports
-// that are opaque without any Server. The receiver may be nil.
+// portsOf returns all opaque ports of a Pod in the namespace. If no Server makes a port of the Pod
+// opaque, portsOf returns its second argument. The receiver may be nil.
 func (p *policy) portsOf(of *pod, own Ports) Ports {
 	if p != nil {
 		if set := p.pods[of]; set != nil && set.opaque != (opaquePorts{}) {
@@ -76,10 +76,10 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// join adds a Pod to the set of its siblings. If the siblings have no set yet, join adds the
-// evaluated set to the policy, or a new set if the evaluated set is nil.
+// join adds a Pod to the set of its siblings. If the siblings have no set yet, they get the
+// evaluated set, or a new set if the evaluated set is nil.
 func (p *policy) join(of *pod, evaluated *podSet) *podSet {
-	facts := of.facts.alike()
+	facts := of.facts.withoutNode()
 	set := p.sets[facts]
 	if set == nil {
 		if set = evaluated; set == nil {
@@ -161,14 +161,14 @@ func (p *policy) excess() (excess, string) {
 	return noExcess, ""
 }
 
-// usedServers is an immutable list of the Servers in a namespace that are evaluated.
+// usedServers is an immutable list of the Servers that are evaluated in a namespace.
 type usedServers struct {
 	list []*serverFacts
 	cost int // total cost of all Servers, including those that are not evaluated
 }
 
-// useServers returns the Servers to evaluate. Malformed Servers are omitted, as well as Servers
-// beyond maxPolicy in the order of their names.
+// useServers returns the Servers to evaluate. Malformed Servers are omitted. Servers beyond
+// maxPolicy, in the order of their names, are omitted too.
 func useServers(servers map[string]*serverFacts) *usedServers {
 	used := &usedServers{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -181,8 +181,8 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 	return used
 }
 
-// opaque returns the ports that are opaque for Pods with the given facts, either without any Server
-// or because of a Server. The result is the zero value if no Server makes a port opaque.
+// opaque returns all opaque ports of Pods with the given facts, including ports that are opaque
+// without any Server. The result is the zero value if no Server makes a port opaque.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
 	of := labels.Set(maps.Collect(t.labels.all))
@@ -251,7 +251,7 @@ func (x *policyIndex) setServer(key string, _, f *serverFacts) {
 	x.cache.setUnusable("Servers of namespace "+namespace, "")
 	for of, set := range p.pods { // without Servers, only opaque ports of the Pods themselves apply
 		if set.opaque != (opaquePorts{}) {
-			x.cache.pods.touch(of)
+			x.cache.pods.invalidate(of)
 		}
 	}
 }
@@ -266,7 +266,7 @@ func (x *policyIndex) namespaces() []string {
 // belongs to an existing set, evaluatePod does nothing. The caller must not hold cache.mu.
 func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	if by := x.serversFor(key, o); by != nil {
-		o.set = &podSet{facts: o.facts.alike(), by: by, opaque: by.opaque(o.facts)}
+		o.set = &podSet{facts: o.facts.withoutNode(), by: by, opaque: by.opaque(o.facts)}
 	}
 	return o
 }
@@ -276,14 +276,14 @@ func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	x.cache.mu.RLock()
 	defer x.cache.mu.RUnlock()
-	if p := x.byNamespace[namespaceOfPod(key)]; p != nil && p.sets[o.facts.alike()] == nil {
+	if p := x.byNamespace[namespaceOfPod(key)]; p != nil && p.sets[o.facts.withoutNode()] == nil {
 		return p.used
 	}
 	return nil
 }
 
 // regroup adds an added or changed Pod to the set of its siblings, and removes a deleted Pod from
-// its set. See policy.join for the evaluated argument.
+// its set. The evaluated set is used if the siblings have no set yet.
 func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	p := x.byNamespace[of.namespace()]
 	if p == nil || p.pods == nil { // the first evaluation groups the Pods
@@ -310,9 +310,9 @@ func (x *policyIndex) mark(namespace string) {
 	}
 }
 
-// evaluate evaluates the sets in a namespace for which Servers have changed, and the sets whose
-// opaque ports exceeded the memory limit. If the Servers now exceed a limit, but did not before,
-// evaluate returns the message to log. Calls for the same namespace must not overlap.
+// evaluate updates the opaque ports of the sets for which Servers have changed, and of the sets
+// that exceeded the memory limit. If the Servers have begun to exceed a limit, evaluate returns the
+// message to log. Calls for the same namespace must not overlap.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
@@ -321,7 +321,7 @@ func (x *policyIndex) evaluate(namespace string) (reason string) {
 	done := false
 	defer func() {
 		if !done {
-			x.failed(namespace, p)
+			x.noteFailure(namespace, p)
 		}
 	}()
 	by := p.used // only this goroutine writes the used field
@@ -331,13 +331,14 @@ func (x *policyIndex) evaluate(namespace string) (reason string) {
 	for set := range found {
 		found[set] = by.opaque(set.facts)
 	}
-	reason = x.use(namespace, p, by, found)
+	reason = x.apply(namespace, p, by, found)
 	done = true
 	return reason
 }
 
-// toEvaluate returns the policy of a namespace, its Servers if they have changed, and the sets to
-// evaluate. If the namespace has no policy, all results are nil.
+// toEvaluate returns the policy of a namespace and the sets to evaluate. If the Servers of the
+// namespace have changed, toEvaluate returns them as well. If the namespace has no policy, all
+// results are nil.
 func (x *policyIndex) toEvaluate(namespace string) (
 	p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts,
 ) {
@@ -350,9 +351,9 @@ func (x *policyIndex) toEvaluate(namespace string) (
 		before := p.sets
 		p.pods = make(map[*pod]*podSet)
 		p.sets = make(map[podFacts]*podSet)
-		for of := range x.cache.pods.of(namespace) {
+		for of := range x.cache.pods.inNamespace(namespace) {
 			var evaluated *podSet
-			if set := before[of.facts.alike()]; set != nil {
+			if set := before[of.facts.withoutNode()]; set != nil {
 				evaluated = &podSet{facts: set.facts, opaque: set.opaque}
 			}
 			p.join(of, evaluated)
@@ -371,9 +372,11 @@ func (x *policyIndex) toEvaluate(namespace string) (
 	return p, servers, found
 }
 
-// use stores the results of an evaluation, and touches the Pods whose opaque ports have changed. If
-// the Servers now exceed a limit, but did not before, use returns the message to log.
-func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
+// apply stores the results of an evaluation, and invalidates the Pods whose opaque ports have
+// changed. If the Servers have begun to exceed a limit, apply returns the message to log.
+func (x *policyIndex) apply(
+	namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts,
+) (reason string) {
 	x.cache.lock()
 	defer x.cache.mu.Unlock()
 	if x.byNamespace[namespace] != p {
@@ -383,7 +386,7 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 	had := p.setOpaque(found)
 	for of, set := range p.pods {
 		if p.failed || set.opaque != had[set] {
-			x.cache.pods.touch(of)
+			x.cache.pods.invalidate(of)
 		}
 		if set.by != by { // the set is new
 			x.mark(namespace)
@@ -403,9 +406,9 @@ func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found ma
 	return reason
 }
 
-// failed records that the evaluation of a policy panicked. Pods not updated before the panic keep
-// their previous opaque ports.
-func (x *policyIndex) failed(namespace string, p *policy) {
+// noteFailure records that the evaluation of a policy panicked. A Pod that was not updated before
+// the panic keeps its previous opaque ports.
+func (x *policyIndex) noteFailure(namespace string, p *policy) {
 	x.cache.lock()
 	defer x.cache.mu.Unlock()
 	if x.byNamespace[namespace] == p {

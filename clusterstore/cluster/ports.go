@@ -55,9 +55,9 @@ func (p Ports) String() string {
 	return b.String()
 }
 
-// unlike formats the set as a list that ParsePorts accepts. No item in the list equals a given
-// name. If an item equals a name, unlike adds leading zeros to the item.
-func (p Ports) unlike(named map[string]uint16) string {
+// formatDistinct formats the set as a list that ParsePorts accepts, in which no item equals a named
+// port. To make an item distinct, formatDistinct adds leading zeros.
+func (p Ports) formatDistinct(named map[string]uint16) string {
 	items := strings.Split(p.String(), ",")
 	for i := range items {
 		for _, isName := named[items[i]]; isName; _, isName = named[items[i]] {
@@ -75,8 +75,8 @@ func bounds(r string) (from, to uint16) {
 // "25,3306,80-90,http". Because a name may look like a range, each item is first looked up in the
 // map of named ports. Spaces around items and a trailing comma are allowed.
 //
-// If the list contains invalid items, ParsePorts returns the set of all valid items and an error
-// that lists the first ten invalid items.
+// If the list contains invalid items, ParsePorts returns the set of all valid items, and an error.
+// The error lists the first ten invalid items.
 func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 	list = strings.TrimSuffix(strings.TrimSpace(list), ",")
 	if list == "" {

@@ -23,15 +23,16 @@ type Service struct {
 	leads        *Gateway      // set in a linked cluster if the Service is a Linkerd gateway
 	exported     any           // result of ExportHooks.Service
 
-	// The following fields are only set in the local cluster.
+	// The following fields are set only in the local cluster.
 	ClusterIPs  []netip.Addr
 	External    []netip.Addr      // spec.externalIPs and the IPs of the load balancer
 	OpaquePorts Ports             // ports for which proxies do not detect the protocol
 	Labels      map[string]string // only keys with a prefix in cachedPrefixes
 	Annotations map[string]string // only keys with a prefix in cachedPrefixes
 
-	// selecting encodes the fields that determine EndpointSlices. The selecting field is nil if the
-	// Service has no selector or LocalConfig.SliceManager is empty.
+	// The selecting field encodes the fields of the Service that determine EndpointSlices. The
+	// selecting field is nil if the Service has no selector, or if LocalConfig.SliceManager is
+	// empty.
 	selecting *string
 }
 
@@ -98,8 +99,8 @@ func (s *Service) size() int64 {
 }
 
 // serviceEntrySize returns the bytes of memory used by a serviceEntry, with or without a Service.
-// One of the counted allocations is a safety margin. For many small Services, the estimate without
-// this margin differs from the actual heap size by less than 1%.
+// The size counts one allocation more than necessary, as a safety margin. For many small Services,
+// the estimate without the margin differs from the actual heap size by less than 1%.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 3*allocation + sizeof[serviceEntry]() + place + listedSize
@@ -288,7 +289,7 @@ func newServiceIndex(c *cache) serviceIndex {
 }
 
 // serviceEntry contains a Service together with its slices. Slices may exist without a Service, and
-// a Service without slices.
+// a Service may exist without slices.
 type serviceEntry struct {
 	spec   *Service // nil if the Service does not exist
 	slices []*slice // sorted by key

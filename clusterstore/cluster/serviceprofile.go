@@ -19,8 +19,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// profileKind translates each ServiceProfile when it is read. Unusable ServiceProfiles are cached
-// with the reason, because they hide other ServiceProfiles for the same Service.
+// profileKind translates each ServiceProfile when it is read. If a ServiceProfile is unusable, the
+// reason is cached, because the ServiceProfile hides other ServiceProfiles for the same Service.
 func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProfile] {
 	profiles := &c.cache.local.profiles
 	return follow.Kind[*decode.ServiceProfile, *translatedProfile]{
@@ -88,8 +88,8 @@ func profiled(name string) (federation.ServiceID, bool) {
 
 const (
 	// maxProfile is the maximum size, in bytes, of an encoded ServiceProfile. Proxies accept
-	// messages of up to 4 MiB. The estimated size is an upper bound, except that the encoding of a
-	// method in capital letters may be 50% larger.
+	// messages of up to 4 MiB. The estimated size is an upper bound, except that a method in
+	// capital letters may need 50% more than estimated.
 	maxProfile = 2 << 20
 	// sizePerPart is the estimated size of one part of a ServiceProfile, without its strings.
 	sizePerPart = 48
@@ -114,13 +114,13 @@ type translatedProfile struct {
 //		log.Warn("the ServiceProfile cannot be used", zap.String("reason", t.Problem))
 //	}
 //
-// For example, a request condition may have two fields:
+// A request condition may have two fields, as in this example:
 //
 //	method: GET
 //	pathRegex: /cart/.*
 //
-// Because all fields of a condition must match, this condition becomes one [federation.Match] of
-// kind MatchAll with two elements in Sub. A status range with only one bound becomes a range that
+// All fields of a condition must match, so the example becomes one [federation.Match] of kind
+// MatchAll with two elements in Sub. A status range with only one bound becomes a range that
 // contains only this status. Proxies receive weights as integers: a weight of "500m" becomes 5,000,
 // and a weight of 1 becomes 10,000.
 //
@@ -134,9 +134,9 @@ type translatedProfile struct {
 //   - The results for equal specs are equal.
 //   - The translateProfile function is safe for concurrent use.
 //
-// If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because a part of
-// a policy may have the opposite meaning of the whole. The only exception is an invalid timeout,
-// which is ignored. Opaque ports in a ServiceProfile are ignored, because proxies receive the
+// If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because part of a
+// policy may mean the opposite of the whole policy. An invalid timeout is ignored, and does not
+// cause a rejection. Opaque ports in a ServiceProfile are ignored, because proxies receive the
 // opaque ports of the Service.
 //
 // Proxies discard the following values, although API servers accept them:
@@ -171,7 +171,7 @@ type translator struct {
 
 func (t *translator) describe(p *federation.ServiceProfile) string {
 	if why := discarded(p.Budget); why != "" {
-		budget := "retryBudget: proxies discard it and do not retry requests to the Service: " + why
+		budget := "retryBudget: proxies discard this retry budget, and do not retry requests to the Service: " + why
 		return text.Clean(strings.TrimSuffix(budget+"; "+t.problem, "; "), text.Long)
 	}
 	return text.Clean(t.problem, text.Long)
@@ -299,7 +299,7 @@ func translateBudget(b *decode.RetryBudget) (*federation.RetryBudget, error) {
 	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
 }
 
-// Proxies accept only retry budgets within these bounds.
+// Proxies discard retry budgets that are outside of these limits.
 const (
 	minTTL       = time.Second
 	maxTTL       = time.Minute
@@ -307,8 +307,9 @@ const (
 	maxPerSecond = math.MaxInt32
 )
 
-// discarded returns the reason why proxies discard a retry budget and therefore do not retry
-// requests, or "" if they accept the budget. A nil argument stands for the default budget.
+// discarded returns the reason why proxies discard a retry budget. The result is "" if proxies
+// accept the budget. Proxies that have discarded the retry budget do not retry requests. A nil
+// budget stands for the default budget.
 func discarded(b *federation.RetryBudget) string {
 	if b == nil {
 		return ""
@@ -329,8 +330,8 @@ func discarded(b *federation.RetryBudget) string {
 var (
 	errNull  = errors.New("null or missing")
 	errEmpty = errors.New("no field is set")
-	// errEmptyStatus describes a condition that proxies ignore. A ServiceProfile with such a
-	// condition is not rejected.
+	// errEmptyStatus describes a condition that proxies ignore. A status without bounds does not
+	// make a ServiceProfile unusable.
 	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max, so proxies ignore it")
 )
 
@@ -343,8 +344,8 @@ const (
 )
 
 // condition translates a condition. A condition with several fields becomes a MatchAll list of the
-// translated fields, which adds one level of nesting. Fields that apply only to the other message
-// side are ignored, like unknown fields.
+// translated fields, which adds one level of nesting. Fields that do not apply to the message side
+// are ignored, like unknown fields.
 func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (all federation.Match, err error) {
 	if spec == nil {
 		return all, errNull
@@ -404,7 +405,7 @@ func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (a
 	return all, err
 }
 
-// list returns a function that translates the "all" or "any" field, which contains a list of
+// The function that list returns translates the field "all" or "any", which contains a list of
 // conditions.
 func (t *translator) list(
 	name string, kind federation.MatchKind, from []*decode.Match, of messageSide,
@@ -422,9 +423,8 @@ func (t *translator) list(
 	}
 }
 
-// status translates a range of status codes. If only one bound is set, the result contains only
-// that status code. The result always has both bounds, because proxies ignore a condition with a
-// zero bound.
+// status translates a range of status codes. If only one bound is set, status uses this bound for
+// both, because proxies ignore a condition with a zero bound.
 func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}
 	for _, code := range []uint32{s.Min, s.Max} {

@@ -100,7 +100,7 @@ func TestServiceProfilesLive(t *testing.T) {
 	const discarded = `{"retryBudget":{"ttl":"2m","retryRatio":0.2,"minRetriesPerSecond":1}}`
 	step("a budget that proxies discard", put(discarded), "", true, 0, 1)
 	problem, exists := w.ServiceProfileProblem("ns", name)
-	if !exists || !strings.HasPrefix(problem, "retryBudget: proxies discard it") {
+	if !exists || !strings.HasPrefix(problem, "retryBudget: proxies discard this retry budget") {
 		t.Errorf("the problem is %q", problem)
 	}
 	step("a budget that they use",
@@ -251,7 +251,7 @@ func TestOneStatus(t *testing.T) {
 // TestDiscardedBudgets checks that a retry budget which proxies discard is sent, and reported even
 // if something else is wrong too.
 func TestDiscardedBudgets(t *testing.T) {
-	const discards = "retryBudget: proxies discard it and do not retry requests to the Service: "
+	const discards = "retryBudget: proxies discard this retry budget, and do not retry requests to the Service: "
 	for fields, want := range map[string]string{
 		`"minRetriesPerSecond":2147483647,"ttl":"10s"`: "",
 		`"minRetriesPerSecond":2147483648,"ttl":"10s"`: discards +

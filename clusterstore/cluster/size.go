@@ -17,7 +17,8 @@ const (
 	// allocation is the overhead of one allocation, in bytes. The constant is an upper bound for
 	// the average overhead over all allocation sizes.
 	allocation = 16
-	// listedSize is the number of bytes used by one pointer in a growing list.
+	// listedSize is the number of bytes that one pointer uses in a list that may have unused
+	// capacity.
 	listedSize = 16
 	// indexShare is the maximum number of slots per entry in a map that has just grown.
 	indexShare = 16.0 / 7
@@ -66,9 +67,9 @@ func listSize[T any](room int) int64 {
 	return allocation + int64(room)*sizeof[T]()
 }
 
-// valueSize returns the memory used by a map, or by a value that an export hook returned, including
-// all memory to which it refers. The value may consist of structs, pointers, slices, maps, strings
-// and numbers, but must not contain cycles.
+// valueSize returns the memory used by a map or by a value that an export hook returned. The size
+// includes all memory to which the value refers. The value may consist of structs, pointers,
+// slices, maps, strings and numbers, but must not contain cycles.
 func valueSize(value any) int64 { return referredSize(reflect.ValueOf(value)) }
 
 func referredSize(v reflect.Value) (n int64) {

@@ -26,10 +26,11 @@ type slice struct {
 	subsets []subset // exactly one for an EndpointSlice
 	managed string   // resource version, if LocalConfig.SliceManager manages the slice
 
-	// The following fields are only set while the slice is cached.
+	// The following fields are set only while the slice is cached.
 	key string
-	// stamp is the value of sliceIndex.clock after the last change to the slice, or to a Pod, owner
-	// or Server on which it depends. Readers join the slice again only if its stamp has changed.
+	// stamp is the value of sliceIndex.clock after the last relevant change. Changes to the slice,
+	// and to Pods, owners and Servers on which the slice depends, are relevant. Readers join the
+	// slice again only if its stamp has changed.
 	stamp   uint64
 	changed int64 // when the slice itself was first read or last changed, in Unix nanoseconds
 }
@@ -58,17 +59,17 @@ func (s *subset) port(ref portRef) (uint16, bool) {
 }
 
 // alike compares subsets. See slice.alike.
-func (s subset) alike(o subset, shown bool) bool {
+func (s subset) alike(o subset, visibleOnly bool) bool {
 	return slices.Equal(s.ports, o.ports) &&
 		slices.EqualFunc(s.addresses[:s.ready], o.addresses[:o.ready], address.same) &&
-		slices.EqualFunc(s.others(shown), o.others(shown), address.same)
+		slices.EqualFunc(s.notReady(visibleOnly), o.notReady(visibleOnly), address.same)
 }
 
-// others returns the addresses that are not ready. If the shown argument is true, addresses that
-// are only used for explanations are omitted.
-func (s subset) others(shown bool) []address {
+// notReady returns the addresses that are not ready. If visibleOnly is true, notReady omits
+// addresses that are used only for explanations.
+func (s subset) notReady(visibleOnly bool) []address {
 	list := s.addresses[s.ready:]
-	if !shown || len(list) == 0 {
+	if !visibleOnly || len(list) == 0 {
 		return list
 	}
 	unseen := func(a address) bool { return a.hostname == nil && a.facts.Value().leftOut }
@@ -102,8 +103,8 @@ type addressFacts struct {
 	nodes string             // nodes in the hints, encoded like zones; only set in the local cluster
 	node  string             // only set for a Pod that is not ready; other addresses use the node of their Pod
 	why   federation.Verdict // Served if the address is ready
-	// leftOut means that the address is not an endpoint of any port. An address that is left out is
-	// only used for explanations, and for profiles that look it up by its hostname.
+	// leftOut means that the address is not an endpoint of any port. An address that is left out
+	// appears in explanations, and profiles can find it by its hostname.
 	leftOut bool
 	other   string // target that is neither a Pod nor an ExternalWorkload
 	text    string // original text that is not an IP address
@@ -152,9 +153,9 @@ func sliceKind[O decode.Object](
 }
 
 // compactSlice returns the cached form of an EndpointSlice. Slices that contain DNS names (FQDN) or
-// belong to no Service are not cached, because Isthmus cannot serve them. A slice with neither
-// ports nor addresses is cached only if it is managed by the given manager. API servers treat an
-// empty list of ports like a missing list.
+// belong to no Service are not cached, because Isthmus cannot serve them. A slice without ports and
+// addresses is cached only if the given manager manages the slice. API servers treat an empty list
+// of ports like a missing list.
 func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*slice, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
@@ -295,7 +296,7 @@ func readMirror(o *metav1.ObjectMeta) mirror {
 	}
 }
 
-// expand is the inverse of readMirror.
+// expand returns metadata from which readMirror reads m.
 func (m *mirror) expand() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Labels: nonEmpty(map[string]string{mirrorClusterLabel: m.cluster}),
@@ -312,9 +313,9 @@ type endpointReader struct {
 	local     bool // the slice is in the local cluster, where clients look up hostnames and node hints are used
 }
 
-// read returns the subset with the given ports and endpoints. If an endpoint has several addresses,
-// all of them are served. Kubernetes itself writes only one address per endpoint, and does not
-// define the meaning of additional addresses.
+// The result contains the given ports and the addresses of the endpoints. If an endpoint has
+// several addresses, all of the addresses are served. Kubernetes itself writes only one address per
+// endpoint, and does not define the meaning of additional addresses.
 func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoint) subset {
 	ready := make([]address, 0, len(endpoints))
 	var others []address
@@ -367,7 +368,7 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at ad
 	return a, at
 }
 
-// hints returns the zones and nodes in the hints of an endpoint. Node hints in linked clusters are
+// hints reads the zone hints and node hints of an endpoint. Node hints in linked clusters are
 // ignored, because a client's node may have the same name as a node in a linked cluster.
 func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes string) {
 	if h == nil {
@@ -407,7 +408,7 @@ func (a address) withIP(text string, at addressFacts) address {
 	return a
 }
 
-// expand returns an endpoint of a slice that readEndpoint and withIP convert to this address.
+// expand returns an endpoint that readEndpoint and withIP convert back to this address.
 func (a *address) expand() discoveryv1.Endpoint {
 	at := a.facts.Value()
 	e := discoveryv1.Endpoint{Addresses: []string{at.text}, Hostname: a.hostname, TargetRef: expandTarget(a.target)}
@@ -461,7 +462,7 @@ func (p addressFacts) size() int64 {
 		textSize(p.other) + textSize(p.text)
 }
 
-// endpointTarget is like podTarget, but also returns the keys of ExternalWorkloads.
+// endpointTarget is like podTarget, but accepts ExternalWorkloads as well.
 func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	if target, ok := workloadTarget(ref, namespace); ok {
 		return target, true
@@ -484,7 +485,7 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	return follow.JoinKey(namespace, ref.Name), true
 }
 
-// expandTarget is the inverse of endpointTarget.
+// expandTarget returns an object reference that endpointTarget converts back to the target.
 func expandTarget(target string) *corev1.ObjectReference {
 	kind := targetKind(target)
 	if kind == federation.Address {
@@ -522,8 +523,9 @@ func trim[T any](list []T) []T {
 }
 
 // connected iterates over the addresses that are connected to their Pods. All ready addresses are
-// connected. In the local cluster, addresses with a hostname are also connected, because profiles
-// look up these addresses. Isthmus ignores changes to the Pods of addresses that are not connected.
+// connected. In the local cluster, addresses with a hostname are connected as well, because
+// profiles look up these addresses. Isthmus ignores changes to the Pods of addresses that are not
+// connected.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
@@ -559,8 +561,8 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// shared yields the facts of the addresses in a slice. Equal facts of consecutive addresses are
-// yielded once.
+// shared yields the facts of addresses, which slices share, together with their sizes. Equal facts
+// of consecutive addresses are yielded once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
@@ -576,11 +578,11 @@ func (l *slice) shared(yield func(any, int64) bool) {
 
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
-// alike reports whether two slices are equivalent. If the shown argument is true, fields that are
-// only used for explanations are ignored.
-func (l *slice) alike(o *slice, shown bool) bool {
+// alike reports whether two slices are equivalent. If visibleOnly is true, alike ignores fields
+// that are used only for explanations.
+func (l *slice) alike(o *slice, visibleOnly bool) bool {
 	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed &&
-		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, shown) })
+		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, visibleOnly) })
 }
 
 type sliceIndex struct {
@@ -622,13 +624,13 @@ func (x *sliceIndex) set(key string, before, now *slice) {
 	}
 	if now != nil {
 		now.changed = x.cache.now.UnixNano()
-		x.touch(now)
+		x.invalidate(now)
 	}
 }
 
-// touch assigns a new stamp to a slice, so that readers join it again, and marks its Service as
-// changed.
-func (x *sliceIndex) touch(l *slice) {
+// invalidate assigns a new stamp to a slice, so that readers join the slice again, and marks the
+// Service of the slice as changed.
+func (x *sliceIndex) invalidate(l *slice) {
 	x.clock++
 	l.stamp = x.clock
 	x.cache.mark(l.service)
@@ -653,7 +655,7 @@ func (x *sliceIndex) attachPods(l *slice) {
 func (x *sliceIndex) detachPods(l *slice) {
 	for a := range l.connected(x.cache.local != nil) {
 		if a.pod != nil {
-			a.pod.slices = without(a.pod.slices, l)
+			a.pod.slices = removeFrom(a.pod.slices, l)
 			x.cache.pods.sweep(a.pod)
 		}
 	}
