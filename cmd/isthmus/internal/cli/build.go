@@ -10,8 +10,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// release is the version that the Makefile sets from the file VERSION. If release is empty, the Go
-// tool derives the version from git's tags and commit.
+// The Makefile sets release to the version in the file VERSION. If release is empty, the Go tool
+// derives the version from git's tags and commit.
 var release string
 
 // OwnBuild describes the build of this program in the format of /debug/version.

@@ -195,8 +195,8 @@ func (g *Program) overview(w io.Writer) {
 	}
 }
 
-// printRenamed prints a text, but replaces the short name of the program, such as "isthmus", with
-// the full name, such as "kubectl isthmus".
+// printRenamed prints text, but replaces the short name of the program, such as "isthmus", with the
+// full name, such as "kubectl isthmus".
 func printRenamed(w io.Writer, text func(io.Writer), name string) {
 	var b bytes.Buffer
 	text(&b)

@@ -106,10 +106,10 @@ func joined(by string, texts ...string) string {
 // maxNames limits how many names from a list appear on one line.
 const maxNames = 6
 
-// maxLines limits the lines of each list, except lists of objects that the user named.
+// maxLines limits the number of lines in each list, except in lists of objects that the user named.
 const maxLines = 20
 
-// writeList appends a title and at most limit lines.
+// writeList appends a title and the first lines, up to the limit.
 func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
 	if len(lines) == 0 {
 		return

@@ -209,7 +209,7 @@ func (s *checkState) finish() {
 	}
 }
 
-// firstFailure describes the first failed check or, if the checks could not run, the error err.
+// firstFailure describes the first failed check or, if the checks could not run, the error.
 func (s *checkState) firstFailure(err error) string {
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
@@ -225,7 +225,7 @@ func (s *checkState) firstFailure(err error) string {
 
 // merge merges the responses of the replicas. If all replicas agree on a check, its result is
 // listed once. If replicas disagree, each result that is not OK is listed with the name of its
-// replica. Another result says whether all replicas agree.
+// replica. The function also adds a result that says whether all replicas agree.
 func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build) {
 	s.Client = client.Version
 	var found [][]check.Result
@@ -271,7 +271,7 @@ func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build)
 	}
 }
 
-// unknown reports whether replicas responded, but none in a supported page format.
+// unknown reports whether at least one replica responded, but none in a supported page format.
 func (s *checkState) unknown() bool { return s.replicas > 0 && s.judged == 0 }
 
 // addVersion adds a result that compares the version of a replica with the version of this program.
@@ -337,8 +337,8 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 		s.add(checkReplicas, "", check.OK, fmt.Sprintf("%d replicas agree", answered), "")
 	} else {
 		s.add(checkReplicas, "", check.Warning, "the replicas differ: "+text.Some(differing, maxNames),
-			"check again in a few seconds; if the replicas still differ, compare the output of "+
-				"isthmus clusters --pod NAME for each replica")
+			"check again in a few seconds; "+
+				"if the replicas still differ, compare the output of isthmus clusters --pod NAME for each replica")
 	}
 	var leaders []string
 	for _, g := range s.Gateways {
@@ -413,7 +413,7 @@ func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
 	s.writeBad(b, bad)
 }
 
-// writeBad writes all results that are not OK, with their hints. The worst results come first.
+// writeBad writes the results that are not OK, with their hints. The worst results come first.
 func (s *checkState) writeBad(b *bytes.Buffer, bad []check.Result) {
 	slices.SortStableFunc(bad, func(x, y check.Result) int { return check.Rank(y.Level) - check.Rank(x.Level) })
 	for i, r := range bad[:min(len(bad), maxLines)] {

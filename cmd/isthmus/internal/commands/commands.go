@@ -15,7 +15,8 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// All returns all commands of this package, in the order of the program's overview.
+// All returns all commands of this package, in the order in which the program's overview lists
+// them.
 func All() []cli.Command {
 	return []cli.Command{
 		clustersCommand(), servicesCommand(), exportsCommand(), explainCommand(), checkCommand(preflight),
@@ -34,31 +35,30 @@ type Target struct {
 
 // AdminFlag adds --admin, for commands that read pages.
 func (t *Target) AdminFlag(s *pflag.FlagSet) {
-	t.AddAddressFlag(s, "admin", "`HOST:PORT` of a replica's admin server, "+
-		"as set with the replica's --metrics-addr flag.")
+	t.AddAddressFlag(s, "admin", "`HOST:PORT` of a replica's admin server. "+
+		"The replica's flag --metrics-addr sets this address.")
 }
 
-// pageFlags adds the flags of commands that read pages. The arguments timeout and usage are the
-// default and the usage text of --timeout.
-func (t *Target) pageFlags(s *pflag.FlagSet, timeout time.Duration, usage string) {
+// pageFlags adds the flags of commands that read pages.
+func (t *Target) pageFlags(s *pflag.FlagSet, timeout time.Duration, timeoutUsage string) {
 	t.AdminFlag(s)
 	t.Flags(s)
-	t.outputFlags(s, timeout, usage)
+	t.outputFlags(s, timeout, timeoutUsage)
 }
 
-func (t *Target) outputFlags(s *pflag.FlagSet, timeout time.Duration, usage string) {
+func (t *Target) outputFlags(s *pflag.FlagSet, timeout time.Duration, timeoutUsage string) {
 	cli.Choice(s, &t.output, "output", "o", "Output `FORMAT`: table or json.", "table", "json")
-	s.DurationVar(&t.Timeout, "timeout", timeout, usage)
+	s.DurationVar(&t.Timeout, "timeout", timeout, timeoutUsage)
 }
 
-// Most commands that read pages use this default and this usage text for --timeout.
+// pageTimeout and pageTimeoutUsage configure --timeout for most commands that read pages.
 const (
 	pageTimeout      = 10 * time.Second
 	pageTimeoutUsage = "Fail if no response arrives within this `DURATION`."
 )
 
-// command returns a copy of v that defines the given flags, and validates the flags of t before it
-// runs. Users cannot combine an address with flags that select a cluster.
+// command returns v with the given flags. The flags of t are validated before the command runs.
+// Users cannot combine an address with flags that select a cluster.
 func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	for _, other := range []string{"kubeconfig", "context", "pod"} {

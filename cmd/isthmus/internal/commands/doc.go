@@ -3,7 +3,7 @@
 //   - "isthmus clusters", "isthmus services", "isthmus exports" and "isthmus explain" read pages of
 //     the admin server.
 //   - "isthmus check" evaluates the pages of all replicas with package check. If there is no
-//     replica, "isthmus check" evaluates what the user can read in the clusters.
+//     replica, "isthmus check" evaluates the objects that the user can read in the clusters.
 //   - "isthmus get" and "isthmus profile" open the same streams as a proxy. After each message, the
 //     commands show the state that the proxy would have.
 //
@@ -21,8 +21,8 @@
 //   - A command waits at most --timeout for a page or for the first message of a stream. After one
 //     second, the command prints what it is waiting for.
 //   - Only "isthmus check" connects to linked clusters, and only if there is no replica or --pre is
-//     set. "isthmus check" uses the credentials in the link Secrets. The checks of clusters take at
-//     most 20 s, connect to at most 48 clusters at a time, and change no objects.
+//     set. "isthmus check" uses the credentials in the link Secrets. Without a replica, the checks
+//     take at most 20 s, connect to at most 48 clusters at a time, and do not change any objects.
 //   - The exit code is 0 if the requested information was printed, and 1 otherwise. The error
 //     message says what went wrong and how to fix it. "isthmus explain" also exits with 1 if the
 //     client does not receive the requested endpoints. "isthmus check" also exits with 1 if a check
@@ -36,16 +36,16 @@
 //     standard error, and the usable parts of the message are applied. Endpoints and profiles that
 //     cannot be encoded as JSON are dropped.
 //   - A state that equals the previous state is not printed again. Messages that arrive within 50
-//     ms are shown as one state. A replica needs several messages for a large set, and for a change
-//     that both adds and removes endpoints.
+//     ms are shown as one state. A replica needs several messages for a large set of endpoints, and
+//     for a change that both adds and removes endpoints.
 //   - The field names of -o json are stable. Each line is one object. Package internal/adminapi
-//     (commands.go) defines the types of the objects. The output of get and profile contains the
-//     replica's message in protobuf's JSON form.
+//     (commands.go) defines the types of the objects. The output of "isthmus get" and "isthmus
+//     profile" contains the replica's message in protobuf's JSON form.
 //   - Control characters from a server never reach the terminal. Output to a file contains no
 //     colours. Output to a terminal contains no colours if NO_COLOR is set.
 //
-// A command that opens a stream has two goroutines. One goroutine receives messages, and the other
-// goroutine applies and prints the messages. Only the second goroutine accesses the state.
+// A command that opens a stream has two goroutines. One goroutine receives messages. The other
+// goroutine applies and prints the messages, and is the only one that accesses the state.
 //
 // To add a command, create a file named after the command, and add the command to [All]
 // (commands.go). The file contains the flags, the code, the table and the help text of the command.

@@ -300,7 +300,7 @@ func servedOf(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	return text
 }
 
-// memberCount counts the addresses of a member on the page.
+// memberCount counts a member's addresses on the page.
 type memberCount struct {
 	all, served int
 	behind      int  // behind a gateway
@@ -389,8 +389,8 @@ func troubled(n int) cell {
 	return cell{text: "0"}
 }
 
-// standsFor returns the object to which the address is assigned. For the address of a gateway, the
-// page contains neither a slice nor a target.
+// standsFor returns the object to which the address is assigned. If the slice is "gateways", the
+// address belongs to a gateway.
 func standsFor(a *adminapi.ExplainedAddress) string {
 	if a.Slice == "gateways" {
 		return "gateway of " + a.Cluster

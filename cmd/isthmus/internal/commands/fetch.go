@@ -42,7 +42,7 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	})
 }
 
-// ask calls a function for each replica. The description names the requested pages in messages.
+// ask calls a function for each replica. In messages, the description names the requested pages.
 func ask[T any](
 	ctx context.Context, p cli.Process, t *Target, description string,
 	one func(context.Context, reach.Replica, *T) (Origin, error),
@@ -96,7 +96,7 @@ func replicaNames(replicas []reach.Replica) string {
 const maxPage = 32 << 20
 
 // pageLimits limits the elements and fields of a page. Even the largest /debug/services page that
-// maxPage allows stays below these limits.
+// maxPage allows stays below pageLimits.
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
 // versionPage is the page that every version of Isthmus serves.

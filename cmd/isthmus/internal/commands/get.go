@@ -33,8 +33,8 @@ func getCommand() cli.Command {
 	}, session[pb.Update]{state: &getState{}, open: openGet, meanings: codeMeanings{
 		codes.InvalidArgument: "The authority is invalid: it is not a service name in the local cluster domain, " +
 			"or it names a Service of type ExternalName. A proxy does not retry.",
-		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service " +
-			"does not name the remote Service. A proxy does not retry.",
+		codes.FailedPrecondition: "The Service is a mirror, but " +
+			"its label multicluster.linkerd.io/remote-service is missing or invalid. A proxy does not retry.",
 		codes.NotFound: "The local cluster has no such Service, " +
 			"or the Service is a mirror from a cluster that is not linked. A proxy retries with a backoff.",
 		codes.Unavailable: "the replica has not read any of the service's clusters yet",
@@ -73,8 +73,8 @@ type endpoint struct {
 	sent             json.RawMessage // the JSON form of the message
 }
 
-// size returns the total size of the message and its JSON form. Both count, because the JSON form
-// omits some parts of a message, and may need six bytes per character.
+// size returns the total size of the message and its JSON form, because the JSON form omits some
+// parts of the message. The JSON form may need six bytes per character.
 func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
 // apply applies a message as a proxy does. The first add message replaces the state. A remove

@@ -37,7 +37,7 @@ For Helm 4, where post-renderers are plugins, docs/install.md has the one that r
 var imageName = regexp.MustCompile(`^([\w.-]+(:\d+)?/)?[a-z\d._/-]+` +
 	`(:\w[\w.-]{0,127}|(:\w[\w.-]{0,127})?@sha256:[\da-f]{64})$`)
 
-// PostRender returns the command post-render, which Helm or a shell pipeline runs.
+// PostRender returns the command "post-render", which Helm or a shell pipeline runs.
 func PostRender() cli.Command {
 	var image string
 	return cli.Command{

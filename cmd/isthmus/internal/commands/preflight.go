@@ -153,8 +153,9 @@ func (x *inspection) run(ctx context.Context) {
 	}
 }
 
-// unauthorized returns the requests that were rejected with status 401. Requests with any other
-// status were rejected because of missing permissions, which askPermissions checks separately.
+// unauthorized returns the requests that were rejected with status 401. Requests with a status
+// other than 401 were rejected because of missing permissions, which askPermissions checks
+// separately.
 func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
 	for _, r := range list {
 		if r.Status == http.StatusUnauthorized {

@@ -69,7 +69,8 @@ func (p *profileState) output(at time.Time, authority string) any {
 	return adminapi.ProfileOutput{Time: at, Authority: authority, Address: p.address, Sent: p.sent}
 }
 
-// table returns a headline and a table with one line per set field, followed by one line per route.
+// table returns a headline and a table with one line for each field that is set, followed by one
+// line for each route.
 func (p *profileState) table() (string, []byte) {
 	headline := "no profile"
 	switch {
@@ -159,11 +160,11 @@ func referenceText(m *meta.Metadata) string {
 	return r.GetNamespace() + "/" + r.GetName()
 }
 
-// maxNesting limits how deeply nested a described condition may be. To describe a deeply nested
+// maxNesting limits how deeply nested a described condition may be. Describing a deeply nested
 // condition from a hostile server would take quadratic time.
 const maxNesting = 16
 
-// requestCondition describes which requests a route matches, in one line. Conditions that are
+// requestCondition describes, in one line, which requests a route matches. Conditions that are
 // nested more deeply than maxNesting are shown as "…".
 func requestCondition(m *pb.RequestMatch, nesting int) string {
 	if nesting > maxNesting {
@@ -208,15 +209,15 @@ func responseCondition(m *pb.ResponseMatch, nesting int) string {
 }
 
 // joinConditions describes each condition, joins the descriptions with a word such as " and ", and
-// adds parentheses if there are several. The argument empty is the result for an empty list.
-func joinConditions[M any](list []M, word, empty string, text func(M) string) string {
+// adds parentheses if there are several. If the list is empty, joinConditions returns ifEmpty.
+func joinConditions[M any](list []M, word, ifEmpty string, text func(M) string) string {
 	var parts []string
 	for _, m := range list {
 		parts = append(parts, text(m))
 	}
 	switch len(parts) {
 	case 0:
-		return empty
+		return ifEmpty
 	case 1:
 		return parts[0]
 	}

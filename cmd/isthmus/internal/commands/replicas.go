@@ -21,10 +21,10 @@ type fact struct {
 	perReplica bool
 }
 
-// readEach reads a page of every replica that the flags select. The shown response is the first one
-// in a supported format or, if no format is supported, the first one. The others describe how the
-// remaining replicas differ from the shown response. If no replica responds, readEach returns an
-// error.
+// readEach reads a page of every replica that the flags select. The first result is the first
+// response in a supported format or, if no format is supported, the first response. The second
+// result describes how the other replicas differ from the first result. If no replica responds,
+// readEach returns an error.
 func readEach[T any](
 	ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts,
 ) (shown Answer[T], others []adminapi.OtherReplica, err error) {

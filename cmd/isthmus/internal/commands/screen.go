@@ -71,8 +71,8 @@ func wantsColour(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
-// printText prints a string that may contain colours from [colour.paint]. If w does not support
-// colours, printText omits the colours.
+// printText prints a string that may contain colours. If w does not support colours, printText
+// omits the colours.
 func printText(w io.Writer, text string) error {
 	if !wantsColour(w) {
 		text = withoutColours.Replace(text)

@@ -111,7 +111,7 @@ func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Servic
 }
 
 // serviceFacts returns the facts that replicas should agree on. The facts are the members of
-// services, and the number of endpoints that each member offers to a watched port. Facts that
+// services, and the number of endpoints that each member offers for a watched port. Facts that
 // depend on a replica's proxies are marked perReplica.
 func serviceFacts(services []adminapi.Service) facts {
 	f := facts{}

@@ -27,9 +27,9 @@ const (
 
 func managed(o metav1.Object) bool { return o.GetLabels()[managedByLabel] == managedBy }
 
-// remoteAccess contains the ServiceAccount that replicas use in a linked cluster, its permissions
-// and its token Secret. The objects come from manifests/link/remote-access.yaml but have the names
-// that the user chose.
+// remoteAccess contains the objects that give replicas access to a linked cluster: a
+// ServiceAccount, its permissions, and the Secret for its token. The objects come from
+// manifests/link/remote-access.yaml but have the names that the user chose.
 type remoteAccess struct {
 	account corev1.ServiceAccount
 	role    rbacv1.ClusterRole
@@ -232,8 +232,8 @@ func grantsAll(granted []rbacv1.PolicyRule, rule rbacv1.PolicyRule) bool {
 	return true
 }
 
-// grants reports whether a rule grants a verb on the object with this name. An empty name means all
-// objects.
+// grants reports whether a rule grants a verb on the object with the given name. An empty name
+// means all objects.
 func grants(rule rbacv1.PolicyRule, group, resource, verb, name string) bool {
 	return includes(rule.APIGroups, group, rbacv1.APIGroupAll) &&
 		includes(rule.Resources, resource, rbacv1.ResourceAll) &&

@@ -5,24 +5,24 @@
 // The commands work with two clusters from the user's kubeconfig (cluster.go): the local cluster,
 // in which Isthmus runs, and the linked cluster.
 //
-//   - link (link.go, linking.go) reads both clusters and rejects invalid links. In the linked
-//     cluster, the command creates the account with its permissions (access.go) and a token
+//   - "isthmus link" (link.go, linking.go) reads both clusters and rejects invalid links. In the
+//     linked cluster, the command creates the account with its permissions (access.go) and a token
 //     (token.go). Next, the command tests the token, writes the link Secret (secret.go), waits for
 //     the replicas (links.go) and deletes the older tokens.
-//   - unlink (unlink.go) deletes the objects of a link in reverse order. In the linked cluster, the
-//     command deletes only objects that have the label of "isthmus link" and do not belong to
-//     another link.
-//   - cordon (cordon.go) asks all replicas which endpoints services would keep, and merges their
-//     responses (impact.go).
+//   - "isthmus unlink" (unlink.go) deletes the objects of a link in reverse order. In the linked
+//     cluster, the command deletes only objects that have the label of "isthmus link" and do not
+//     belong to another link.
+//   - "isthmus cordon" (cordon.go) asks all replicas which endpoints services would keep, and
+//     merges their responses (impact.go).
 //
 // Users may rely on the following:
 //
-//   - A command that fails deletes the token that it created, unless a link may use the token. A
-//     link that its cluster rejects is not written. To complete a failed command, users run it
-//     again. If every replica keeps using the previous token, the rotation is undone.
+//   - A command that fails deletes the token that it created, unless a link may use the token. The
+//     command does not write a link whose token the cluster rejects. To complete a failed command,
+//     users run it again. If every replica keeps using the previous token, the rotation is undone.
 //   - Package guard limits what the clients accept from the clusters. YAML from a cluster is parsed
 //     but not decoded, because aliases and keys of hostile YAML make decoding expensive.
-//   - A link Secret is validated before it is written, with the code that Isthmus uses to read
+//   - Before a link Secret is written, it is validated with the code that Isthmus uses to read
 //     links.
 //   - No write overwrites a concurrent change. A token is deleted only after the replicas have
 //     started to use its successor.

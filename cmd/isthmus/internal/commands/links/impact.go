@@ -111,8 +111,8 @@ func worse(i, than *adminapi.ServiceImpact) bool {
 	return adminapi.Total(i.Then) < adminapi.Total(than.Then)
 }
 
-// impactText returns a line with the service and the endpoints or clusters that it has now. Unless
-// the cluster returns to service, the line also says which endpoints or clusters remain.
+// impactText returns a line with the current endpoints or clusters of a service. Unless the cluster
+// returns to service, the line also says which endpoints or clusters remain.
 func impactText(i *adminapi.ServiceImpact, back bool) string {
 	name := commands.Printable(i.Service)
 	one := "cluster"

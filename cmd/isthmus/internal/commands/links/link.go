@@ -122,7 +122,7 @@ var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Nam
 
 const maxCA = 64 << 10
 
-// check validates the arguments and reads the file in --ca-file.
+// check validates the arguments and reads the file that --ca-file names.
 func (o *linkOptions) check(p cli.Process) (err error) {
 	o.name = p.Args[0]
 	if err := checkNewName(o.name); err != nil {
@@ -253,7 +253,7 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluste
 }
 
 // awaitLink waits until the replicas read the cluster with the credentials of the written Secret.
-// If not every replica starts to use these credentials, the first result reports whether the
+// If some replicas do not start to use the new credentials, the first result reports whether the
 // cluster stayed ready on all replicas that responded. In a cluster that stayed ready, the previous
 // credentials still work.
 func (o *linkOptions) awaitLink(
@@ -289,8 +289,8 @@ func (o *linkOptions) awaitLink(
 	return with > 0 && without == 0, err
 }
 
-// chooseAccount returns the account of a link. Flags take precedence over the first link Secret
-// with an account.
+// chooseAccount returns the account of a link. Flags take precedence over the account in the link
+// Secrets.
 func chooseAccount(flags types.NamespacedName, links []corev1.Secret) types.NamespacedName {
 	before := types.NamespacedName{}
 	for i := range links {
@@ -330,7 +330,7 @@ func readDomains(ctx context.Context, w *work, c *cluster, namespace string) dom
 	return parseDomains(config.Data["values"])
 }
 
-// maxValues limits how much of Linkerd's installation values is read, in bytes.
+// maxValues limits the size of Linkerd's installation values, in bytes.
 const maxValues = 256 << 10
 
 // parseDomains reads the domains from Linkerd's installation values and omits invalid values.

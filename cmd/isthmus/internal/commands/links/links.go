@@ -17,7 +17,8 @@ import (
 	"isthmus/internal/pace"
 )
 
-// All returns all commands of this package, in the order of the program's overview.
+// All returns all commands of this package, in the order in which the program's overview lists
+// them.
 func All() []cli.Command {
 	return []cli.Command{linkCommand(), unlinkCommand(), cordonCommand(), uncordonCommand()}
 }
@@ -104,9 +105,9 @@ func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string
 		})
 }
 
-// askAll describes the part of the change that the page of at least one replica does not show yet.
-// If all pages show the change, the description is "". The second result reports whether any
-// replica responded.
+// askAll queries all replicas and describes the part of the change that at least one page does not
+// show yet. If all pages show the change, the description is "". The second result reports whether
+// any replica responded.
 func askAll(ctx context.Context, w *work, t *commands.Target, page lacks) (why string, answered bool, err error) {
 	answers, err := commands.ReadAll[adminapi.Clusters](ctx, w.p, t, "/debug/clusters")
 	if err != nil {

@@ -93,8 +93,9 @@ func (c *linkContent) toSecret(existing *corev1.Secret, namespace string) (*core
 // errChanged reports that the credentials of a link Secret have changed since they were read.
 var errChanged = errors.New("another user has changed the credentials in the meantime: run the command again")
 
-// write creates or updates the link Secret and returns the written Secret. Concurrent changes to
-// the Secret are kept. If the credentials have changed, write returns [errChanged].
+// write creates or updates the link Secret and returns the written Secret. Changes that other
+// clients make at the same time are kept. If the credentials have changed, write returns
+// [errChanged].
 func (c *linkContent) write(
 	ctx context.Context, local *cluster, namespace string, existing *corev1.Secret,
 ) (written *corev1.Secret, err error) {

@@ -17,9 +17,9 @@ import (
 	"isthmus/internal/pace"
 )
 
-// Labels of a token's Secret. The labels identify the link of the token, because several
-// installations of Isthmus may link the same cluster. A token is valid while its Secret exists. A
-// token with an expiry time is bound to its Secret.
+// Labels of a token's Secret. The labels identify the link that the token belongs to, because
+// several installations of Isthmus may link the same cluster. A token is valid while its Secret
+// exists. A token with an expiry time is bound to its Secret.
 const (
 	linkLabel      = "isthmus.io/link"           // name of the link
 	linkedByLabel  = "isthmus.io/linked-by"      // identity of the local cluster
@@ -105,8 +105,8 @@ func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret
 
 type deletion = func(context.Context, string, metav1.DeleteOptions) error
 
-// deleteObject deletes an object. If a new object with the same name has replaced it, deleteObject
-// returns an error.
+// deleteObject deletes an object. If another object with the same name has replaced the object,
+// deleteObject returns an error.
 func deleteObject(ctx context.Context, w *work, c *cluster, title string, o metav1.Object, do deletion) error {
 	return w.do(ctx, c, "delete", title, func(ctx context.Context) error {
 		err := do(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(o.GetUID())}})
