@@ -52,8 +52,8 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 	return all
 }
 
-// ListSecrets lists Secrets in pages, because clients limit the size of a response. maxSecrets is
-// far above the number of Secrets in a namespace that Isthmus watches.
+// ListSecrets lists Secrets in pages, because clients limit the size of a response. The limit
+// maxSecrets is far above the number of Secrets in a namespace that Isthmus watches.
 const secretsOfPage, maxSecrets = 200, 4000
 
 // ListSecrets lists the Secrets in a namespace that match the list options. ListSecrets overwrites

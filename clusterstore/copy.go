@@ -16,8 +16,8 @@ import (
 
 // A replica that starts while the API of a linked cluster is unreachable cannot fill its cache for
 // that cluster. Another replica may have stored a copy of its cache in the local cluster (package
-// local/copies). If such a copy exists, the link serves endpoints from the copy until the cluster
-// has synced. Meanwhile, the state of the link is stale. A copy contains no credentials.
+// local/copies). If a copy exists, the link serves endpoints from the copy until the cluster has
+// synced. A link that serves a copy is stale. A copy contains no credentials.
 
 // CopiedCluster describes the linked cluster whose cache was copied.
 type CopiedCluster struct {
@@ -67,8 +67,8 @@ const (
 	// copy.
 	copyPatience = 10 * time.Second
 	// maxLoads is the maximum number of copies that are read and loaded at the same time, which
-	// limits the memory for copies. With a limit of 2, starting from copies would take longer than
-	// starting from API servers (make bench BENCH=copies).
+	// limits the memory for copies. If only two copies were loaded at a time, starting from copies
+	// would take longer than starting from API servers (make bench BENCH=copies).
 	maxLoads = 4
 )
 
@@ -210,9 +210,10 @@ func (l *link) serveCopy() {
 }
 
 // copyStays reports whether the link must keep serving the copy although the cluster itself has
-// synced. The cluster must first list each kind of object that the copy contains. A starting API
-// server may reject requests, and Isthmus retries an optional kind only after a pause. The wait for
-// missing kinds is limited, because the credentials may lack permissions.
+// synced. Before the link stops serving the copy, the cluster must list each kind of object that
+// the copy contains. A starting API server may reject requests, and Isthmus retries an optional
+// kind only after a pause. The wait for missing kinds is limited, because the credentials may lack
+// permissions.
 func (l *link) copyStays() bool {
 	c := &l.copy
 	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), l.next.cluster.Health())) == 0 {

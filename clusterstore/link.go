@@ -75,9 +75,9 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 // Secrets through its mailbox.
 //
 // A link has up to two clusters. The table reads endpoints from the serving cluster. The field next
-// contains a new cluster, which replaces the serving cluster once the new cluster has synced. A new
-// link has only a cluster in the field next. During a rotation, a link has two clusters: the
-// serving one, and the one that replaces it.
+// contains a new cluster, which replaces the serving cluster once the new cluster has synced. A
+// link that has not synced yet has only the new cluster. During a rotation, a link has two
+// clusters: the serving one, and the one that replaces it.
 //
 // If a linked cluster cannot sync when the replica starts, the table may read from a copy of the
 // cluster's cache until the cluster has synced.
@@ -663,8 +663,8 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		// The link watches Synced only if promote need not wait for gateways, or for kinds of
-		// objects in the copy.
+		// While promote waits for gateways, or for kinds of objects in the copy, the link does not
+		// watch the Synced channel.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}

@@ -48,7 +48,7 @@ type runningCluster struct {
 	awaits        []awaitedKind // kinds of objects that a successor must list first
 	betterSince   time.Time     // set by noteAdvantage for a successor; zero without an advantage
 	// The field failed contains the reason why a successor cannot replace the serving cluster. The
-	// field is nil if no problem is known.
+	// field failed is nil if no problem is known.
 	failed error
 
 	cancel context.CancelFunc

@@ -111,15 +111,15 @@ type store[T any] struct {
 	get   func(key string) (T, bool) // may be called with a read lock on cache.mu
 	keys  func(yield func(key string) bool)
 	same  func(a, b T) bool
-	// The set function stores an object, or removes the object if exists is false.
+	// The set function stores an object, or removes the object if it no longer exists.
 	set     func(key string, to T, exists bool)
 	prepare func(key string, to T) T // if set, completes an object before set stores it
 	release func(key string)         // if set, releases the addresses of an object that is about to be removed
 }
 
 // mapStore returns the store for a kind whose objects are stored in a map. After each change to the
-// map, the store calls the changed function. For a new object, before is the zero value. For a
-// removed object, now is the zero value.
+// map, the store calls the changed function with the previous and the current value. The previous
+// value of a new object and the current value of a removed object are zero values.
 func mapStore[T any](
 	c *cache, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
 ) store[T] {

@@ -112,8 +112,8 @@ func copyKind[O interface {
 	w.err = w.check(0, size)
 }
 
-// check returns an error if the copy would be too large with the additional bytes, or if the items
-// of a list are too large before compression.
+// check returns an error if the additional bytes would make the copy too large, or if the items of
+// a list are too large before compression.
 func (w *copyWriter) check(more, items int) error {
 	switch {
 	case w.size+more > w.limit:
@@ -161,7 +161,7 @@ func encodeItem(o decode.Object, first bool) ([]byte, error) {
 	return data, err
 }
 
-// These constants are protobuf field numbers: of the items in any list, and of the list in a
+// These constants are the protobuf field numbers of the items in any list, and of the list in a
 // runtime.Unknown.
 const itemsNumber, rawNumber = 2, 2
 

@@ -31,8 +31,9 @@
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles, ServiceExports and
 //     ServiceImports are optional. If the API server denies access to an optional kind or does not
 //     serve the kind, [Cluster.Health] reports the problem, and the Cluster retries within 30 s.
-//   - All methods except Run are safe for concurrent use.
-//   - A Cluster reports no changes before its first sync.
+//
+// All methods except Run are safe for concurrent use. A Cluster reports no changes before its first
+// sync.
 //
 // # From an event to endpoints
 //
@@ -54,8 +55,8 @@
 //
 // Each resource has one goroutine that updates the cache. Two goroutines call Config.Changed, and
 // one goroutine evaluates policies. For the local cluster, a separate goroutine calls
-// LocalConfig.ProfileChanged. Goroutines that report changes merge bursts of changes. Reports rotate
-// through the namespaces, so that no namespace delays the others for long.
+// LocalConfig.ProfileChanged. Goroutines that report changes merge bursts of changes. Reports
+// rotate through the namespaces, so that no namespace delays the others for long.
 //
 // # Adding a kind
 //

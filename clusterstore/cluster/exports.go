@@ -25,8 +25,8 @@ type ExportHooks struct {
 	// that affects the results for existing Services, call [Cluster.RelistServices].
 	Service func(*corev1.Service) any
 	// Listed reports whether CachedExports.List includes every Service with the given value. The
-	// value is never nil. A Service that Listed rejects is included only if a ServiceExport has the
-	// same namespace and name.
+	// value is never nil. A Service that Listed rejects is included in the list only if a
+	// ServiceExport has the same namespace and name.
 	Listed func(value any) bool
 	// ServiceExport returns the value to cache for a ServiceExport. If ServiceExport is nil, the
 	// Cluster does not read ServiceExports.

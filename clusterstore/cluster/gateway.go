@@ -148,7 +148,7 @@ func (g *Gateway) Problem() string {
 }
 
 // addHost adds an address or a hostname to the gateway. If the host cannot be used or exceeds the
-// limit, addHost increments More instead.
+// limit, addHost increments the More field instead.
 func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	ip, isIP := parseIP(text)
 	switch {

@@ -89,8 +89,8 @@ func (r *reader) read(list []*slice, ref portRef) {
 	r.share.Slices = offered
 }
 
-// join creates endpoints from the ready and unready addresses of a slice. For before, pass the
-// previous result of join. If nothing has changed, join returns the previous result. After a
+// join creates endpoints from the ready and unready addresses of a slice. The last argument is the
+// result of the previous join. If nothing has changed, join returns the previous result. After a
 // change, join reuses the endpoints that have not changed.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{cache: r.cache, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.cache.cluster)}

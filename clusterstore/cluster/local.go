@@ -182,10 +182,11 @@ func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. If the object is not
 // running, or its endpoint cannot be sent to proxies, endpointAt returns the endpoint of the bare
-// address. For a host port, behind is the container port. For any other port, behind is zero.
-func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
+// address. The containerPort argument is the port of the container behind a host port, and zero for
+// other ports.
+func (l *Local) endpointAt(p *pod, addr netip.AddrPort, containerPort uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
-	j := joiner{cache: l.cache, behind: behind}
+	j := joiner{cache: l.cache, behind: containerPort}
 	if !l.addresses.locations[p].life.runs() || j.setPod(&made, p) != federation.Served {
 		return l.bareAddress(addr)
 	}
@@ -413,7 +414,7 @@ func (l *Local) markAddressOwner(namespace string, ip netip.Addr) {
 }
 
 func (l *Local) markLocation(p *pod) {
-	for ip := range l.location(p).all {
+	for ip := range l.location(p).addrs {
 		l.markAddress(p.namespace(), ip)
 	}
 }
@@ -478,7 +479,7 @@ func (l *Local) setLocation(p *pod, to *location) {
 		return
 	}
 	namespace := p.namespace()
-	for ip := range a.locations[p].all {
+	for ip := range a.locations[p].addrs {
 		unindex(a.index(a.locations[p]), ip, p)
 		l.markAddressOwner(namespace, ip)
 	}
@@ -487,7 +488,7 @@ func (l *Local) setLocation(p *pod, to *location) {
 	} else {
 		a.locations[p] = to
 	}
-	for ip := range to.all {
+	for ip := range to.addrs {
 		all := a.index(to)
 		all[ip] = append(all[ip], p)
 		l.markAddressOwner(namespace, ip)

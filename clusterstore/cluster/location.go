@@ -79,9 +79,9 @@ func (l *location) contains(ip netip.Addr) bool {
 	return slices.Contains(l.ips, ip) || slices.Contains(l.hosts, ip)
 }
 
-// all yields each address once: the IPs of the object, the IPs of its node if it has host ports,
-// and the other addresses to which host ports are bound. The receiver may be nil.
-func (l *location) all(yield func(netip.Addr) bool) {
+// addrs iterates without duplicates over the IPs of the Pod or ExternalWorkload, the IPs of its
+// node, and the addresses to which its host ports are bound. The receiver may be nil.
+func (l *location) addrs(yield func(netip.Addr) bool) {
 	if l == nil || l.life == podGone {
 		return
 	}
@@ -111,9 +111,9 @@ func (l *location) all(yield func(netip.Addr) bool) {
 // clients can identify a draining Pod. If several Pods that are being deleted claim the same
 // address, the address is not assigned to any of them.
 //
-// If a host port specifies a hostIP, the Pod claims the port only at that address. The kubelet may
-// not report the hostIP as an address of the node. In that case, the claim is the weakest, because
-// the address may not exist on the node.
+// If a host port specifies a hostIP, the Pod claims the port only at that address. If the kubelet
+// does not report a hostIP as an address of the node, the claim is the weakest, because the address
+// may not exist on the node.
 type claim uint8
 
 const (

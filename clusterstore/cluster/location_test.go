@@ -19,12 +19,12 @@ func TestHostileIPs(t *testing.T) {
 		name string
 		ips  func(ips ...string) []netip.Addr
 	}{
-		{"Pod", func(ips ...string) []netip.Addr { return slices.Collect(podLocation(aPod("p", at(ips...))).all) }},
+		{"Pod", func(ips ...string) []netip.Addr { return slices.Collect(podLocation(aPod("p", at(ips...))).addrs) }},
 		{"node", func(ips ...string) []netip.Addr {
-			return slices.Collect(podLocation(aPod("p", onHost(ips...), hostPort)).all)
+			return slices.Collect(podLocation(aPod("p", onHost(ips...), hostPort)).addrs)
 		}},
 		{"ExternalWorkload", func(ips ...string) []netip.Addr {
-			return slices.Collect(workloadLocation(workloadAt(aWorkload("v"), ips...)).all)
+			return slices.Collect(workloadLocation(workloadAt(aWorkload("v"), ips...)).addrs)
 		}},
 		{"Service", func(ips ...string) []netip.Addr { return clusterIPs(clusterIP(aService("web"), ips...)) }},
 	} {
@@ -76,7 +76,7 @@ func TestBoundAddresses(t *testing.T) {
 			ContainerPort: 80, HostPort: 80, HostIP: fmt.Sprintf("10.1.%d.%d", i/250, i%250+1),
 		})
 	}
-	if n := len(slices.Collect(podLocation(p).all)); n != 2+maxIPs {
+	if n := len(slices.Collect(podLocation(p).addrs)); n != 2+maxIPs {
 		t.Errorf("indexed at %d addresses", n)
 	}
 }

@@ -75,9 +75,9 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	return newFacts(t, o.Spec.NodeName)
 }
 
-// expandPod returns the smallest Pod of a linked cluster that compactPod converts to p. Opaque
-// ports that equal the default are omitted, so that the replica that reads the copy applies its own
-// default.
+// expandPod returns the smallest Pod of a linked cluster that compactPod converts back to the given
+// cached form. Opaque ports that equal the default are omitted, so that the replica that reads the
+// copy applies its own default.
 func expandPod(p compactedPod, r Rules) *corev1.Pod {
 	t := p.facts.fullTemplate()
 	o := &corev1.Pod{ObjectMeta: t.expandMetadata(r)}
@@ -187,8 +187,8 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 // 220 to 280 bytes, according to measurements. The only Pod of a Job uses up to 530 bytes. A label
 // key that only one Pod uses adds 600 to 700 bytes.
 //
-// ExternalWorkloads are cached as pods too, because both become endpoints in the same way. The key
-// of an ExternalWorkload never equals the key of a Pod.
+// ExternalWorkloads are cached as pods too, because Pods and ExternalWorkloads become endpoints in
+// the same way. The key of an ExternalWorkload never equals the key of a Pod.
 type pod struct {
 	key    string // namespace/name, with workloadPrefix for an ExternalWorkload
 	facts  podFacts
@@ -196,7 +196,7 @@ type pod struct {
 	slices []*slice // slices with an address of this Pod
 }
 
-// The template must be that of the same Pod or ExternalWorkload.
+// The template must belong to the same Pod or ExternalWorkload.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
 		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
@@ -254,7 +254,7 @@ func (f podFacts) siblings(o podFacts) bool { return f.template == o.template &&
 // The facts that withoutNode returns are the same for all siblings.
 func (f podFacts) withoutNode() podFacts { return podFacts{template: f.template, traits: f.traits} }
 
-// Do not call external for placeholders.
+// Do not call the external method for placeholders.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()

@@ -299,7 +299,7 @@ func translateBudget(b *decode.RetryBudget) (*federation.RetryBudget, error) {
 	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
 }
 
-// Proxies discard retry budgets that are outside of these limits.
+// Proxies discard a retry budget that is outside of the following limits.
 const (
 	minTTL       = time.Second
 	maxTTL       = time.Minute
@@ -344,8 +344,8 @@ const (
 )
 
 // condition translates a condition. A condition with several fields becomes a MatchAll list of the
-// translated fields, which adds one level of nesting. Fields that do not apply to the message side
-// are ignored, like unknown fields.
+// translated fields, which adds one level of nesting. Fields that do not apply to the given side
+// (request or response) are ignored, like unknown fields.
 func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (all federation.Match, err error) {
 	if spec == nil {
 		return all, errNull

@@ -296,7 +296,7 @@ func readMirror(o *metav1.ObjectMeta) mirror {
 	}
 }
 
-// expand returns metadata from which readMirror reads m.
+// expand returns metadata that readMirror converts back to the mirror.
 func (m *mirror) expand() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Labels: nonEmpty(map[string]string{mirrorClusterLabel: m.cluster}),
