@@ -8,8 +8,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxKept limits the memory of one explanation, in bytes. The limit is about four times the size of
-// an explanation of 500 addresses with long strings.
+// maxKept limits the memory of one explanation, in bytes. An explanation of 500 addresses with long
+// strings needs about a quarter of this limit.
 const maxKept = 16 << 20
 
 // answer is a value that has been encoded as indented JSON, or the error from encoding the value.
@@ -33,8 +33,8 @@ func (a answer) serve(w http.ResponseWriter) {
 	_, _ = w.Write(a.text) // the client may have disconnected
 }
 
-// sharedAnswer returns a handler that encodes the result of the value function and serves the
-// cached response to all clients.
+// sharedAnswer returns a handler that encodes the result of the value function, caches the encoded
+// response, and serves it to all clients.
 func sharedAnswer(value func() any) http.Handler {
 	s := newShared(0, restFor, func() answer { return encode(value()) })
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.get().value.serve(w) })
@@ -44,7 +44,8 @@ func sharedAnswer(value func() any) http.Handler {
 const maxShareAge = 30 * time.Second
 
 // shared caches one value that is expensive to compute and that many clients request. Concurrent
-// callers wait for a single computation and share its result, which remains valid for some time.
+// callers wait for a single computation and share its result. The result is cached for at most
+// maxShareAge.
 type shared[T any] struct {
 	make  func() T      // not called concurrently
 	least time.Duration // minimum lifetime of a value
@@ -95,8 +96,8 @@ func (s *shared[T]) drop(m *made[T]) {
 	}
 }
 
-// maxRepeated is the maximum length of a string in a response, in bytes. Names of objects are
-// always shorter.
+// maxRepeated is the maximum length of a string in a response, in bytes. The names of Kubernetes
+// objects are always shorter than this limit.
 const maxRepeated = 400
 
 func printable(s string) string { return text.Clean(s, maxRepeated) }

@@ -17,14 +17,14 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// lookLimit is how long a page may wait for new results from clusters.
+// lookLimit is the maximum time that a page waits for new results from clusters.
 const lookLimit = 2 * time.Second
 
 // clustersHandler serves /debug/clusters. The query parameter is adminapi.FreshParameter.
 type clustersHandler struct{ *Sources }
 
-// If several requests with adminapi.FreshParameter arrive together, handler reads the clusters only
-// once. handler caches the response for a second.
+// handler returns the handler for /debug/clusters. Concurrent requests with adminapi.FreshParameter
+// share one query of the clusters, and the response is cached for a second.
 func (h clustersHandler) handler() http.Handler {
 	known := sharedAnswer(func() any { return h.all() })
 	fresh := newShared(time.Second, 0, func() answer { return encode(h.fresh()) })
@@ -89,8 +89,8 @@ func (h clustersHandler) all() adminapi.Clusters {
 		})
 	}
 
-	// Include all requests that the local API server has rejected. The status of the local cluster
-	// only includes rejected lists and watches.
+	// The status of the local cluster includes only rejected lists and watches, so the rejected
+	// requests of the other parts are added here.
 	refused := slices.Clone(h.Links.LocalRefused())
 	if h.SliceWriter != nil {
 		page.Writer = new(h.SliceWriter.Status())
@@ -134,7 +134,8 @@ func (h clustersHandler) list() []adminapi.Cluster {
 		c.API = nil
 		c.ObjectWarnings = nil
 		c.GatewayProblems = nil
-		// The fields Reason and Warnings already contain the following problems.
+		// The web page does not need the fields below, because Reason and Warnings describe the
+		// same problems.
 		c.Insecure = nil
 		c.Ignored = nil
 		c.Unread = nil
@@ -144,8 +145,7 @@ func (h clustersHandler) list() []adminapi.Cluster {
 	return list
 }
 
-// For each cluster, newRefused returns the number of rejected endpoints on watched ports, with
-// examples.
+// newRefused counts the rejected endpoints on watched ports for each cluster, and adds examples.
 func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 	list := []adminapi.Refused{}
 	for _, w := range watched {
@@ -196,7 +196,8 @@ var clusterLines = lineKind[adminapi.ClusterLine]{
 	},
 }
 
-// byCluster sorts clusters by name, with the local cluster first. The local cluster has no Secret.
+// byCluster compares clusters by name, except that the local cluster, which has no link Secret,
+// comes first.
 func byCluster(a, b *adminapi.ClusterLine) int {
 	if (a.Secret == "") != (b.Secret == "") {
 		return cmp.Compare(a.Secret, b.Secret)
@@ -218,7 +219,8 @@ func clusterSeverity(c *adminapi.Cluster) adminapi.Severity {
 
 func takenOut(c *adminapi.Cluster) bool { return c.Standing != "" && c.Standing != adminapi.InService }
 
-// newClusterLines returns one row for each cluster, and a list that contains only the totals.
+// newClusterLines returns a row for each cluster, and the totals of all clusters in a list without
+// rows.
 func newClusterLines(c *listContent) ([]adminapi.ClusterLine, adminapi.ClusterList) {
 	totals := adminapi.ClusterList{Replica: c.replica, States: make(map[adminapi.ClusterState]int)}
 	lines := make([]adminapi.ClusterLine, len(c.clusters))

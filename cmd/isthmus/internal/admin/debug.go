@@ -79,10 +79,10 @@ func newDebugAPI(from *Sources) map[string]http.Handler {
 	lists := newListHandler(func() listContent { return newListContent(from) })
 	all := map[string]http.Handler{
 		"/debug/version":  sharedAnswer(func() any { return from.Build }),
-		"/debug/clusters": lists.or(clustersHandler{from}.handler()),
-		"/debug/services": lists.or(sharedAnswer(func() any { return servicesHandler{from}.all() })),
-		"/debug/streams":  lists.or(sharedAnswer(func() any { return streamsHandler{from}.all() })),
-		"/debug/events":   lists.or(sharedAnswer(func() any { return eventsHandler{from}.all() })),
+		"/debug/clusters": lists.pageOrList(clustersHandler{from}.handler()),
+		"/debug/services": lists.pageOrList(sharedAnswer(func() any { return servicesHandler{from}.all() })),
+		"/debug/streams":  lists.pageOrList(sharedAnswer(func() any { return streamsHandler{from}.all() })),
+		"/debug/events":   lists.pageOrList(sharedAnswer(func() any { return eventsHandler{from}.all() })),
 		"/debug/impact":   impactHandler{from},
 	}
 	if from.Exports != nil {
@@ -101,7 +101,8 @@ func newDebugAPI(from *Sources) map[string]http.Handler {
 	return all
 }
 
-// withVersion returns a handler that adds headers with the format and the version to each response.
+// withVersion returns a handler that adds headers with the page format and the version of Isthmus
+// to each response.
 func withVersion(handler http.Handler, build adminapi.Build) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(adminapi.FormatHeader, strconv.Itoa(adminapi.Format))

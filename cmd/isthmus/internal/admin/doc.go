@@ -8,8 +8,8 @@
 //
 // Callers may rely on the following:
 //
-//   - The server never changes state. Except for the kubelet's probes, the server accepts only GET
-//     and HEAD requests.
+//   - No request changes a cluster or the configuration of the replica. Except for the kubelet's
+//     probes, the server accepts only GET and HEAD requests.
 //   - All clients of a page share one cached response, and the server limits the concurrent
 //     requests of each client address. At most two scrapes run at a time, and each scrape times out
 //     after half a minute. At most four pages of the debug API and one explanation are computed at
@@ -25,7 +25,7 @@
 //     web page has no inline script or style. The script inserts strings as text, and never as
 //     markup.
 //   - The web page reloads a list only if the list has changed. If the replica does not respond or
-//     returns an error, the web page shows this.
+//     returns an error, the web page shows a message.
 //
 // To add a path to the debug API:
 //

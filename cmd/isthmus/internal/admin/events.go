@@ -52,7 +52,7 @@ const (
 //   - The log truncates texts and replaces unprintable characters, because texts come from
 //     clusters.
 //
-// An EventLog is safe for concurrent use. Callers of Add may hold any lock.
+// An EventLog is safe for concurrent use. Callers may hold any lock while they call Add.
 type EventLog struct {
 	mu   sync.Mutex
 	kept []adminapi.Event // oldest first
@@ -85,7 +85,8 @@ func sameEvent(a, b *adminapi.Event) bool { return a.Kind == b.Kind && a.Object 
 
 // outgoing returns the index of the event that the new event e replaces, or -1 if there is room for
 // e. If the object already has maxEventsOfObject events of this kind, the new event replaces the
-// oldest of these events. If the log is full, the new event replaces the result of oldestOfMany.
+// oldest of these events. If the log is full, the new event replaces the event that oldestOfMany
+// returns.
 func (l *EventLog) outgoing(e *adminapi.Event) int {
 	ofObject := 0
 	oldest := -1

@@ -29,19 +29,20 @@ const (
 	explainWait  = 10 * time.Second // time limit for a turn, after pageWait for maxExplainClients
 	maxExplained = 500              // maximum number of addresses on a page
 
-	// maxExplainClients is the maximum number of concurrent requests, including requests whose
-	// response has not been sent yet. Each response uses up to maxKept bytes of memory.
+	// maxExplainClients is the maximum number of concurrent explain requests. A request counts
+	// until the client has read the response, which uses up to maxKept bytes of memory.
 	maxExplainClients = 8
 )
 
-// explainHandler serves /debug/explain. The query parameters of this path are authority, token and
+// explainHandler serves /debug/explain, which has the query parameters authority, token and
 // address.
 type explainHandler struct {
 	*Sources
 	turns *limiter // for computing a response; a slow client does not delay others
 }
 
-// newExplainHandler returns the handler for /debug/explain, which has limits of its own.
+// newExplainHandler returns the handler for /debug/explain, and limits the number of concurrent
+// requests.
 func newExplainHandler(from *Sources) http.Handler {
 	h := explainHandler{from, newLimiter(maxExplains, explainWait, 0)}
 	clients := newLimiter(maxExplainClients, pageWait, explainWait+explainLimit+pageTimeout)
@@ -75,8 +76,7 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// explanationInTurn computes the explanation, and ends the request's turn even if the computation
-// panics.
+// explanationInTurn computes the explanation, and calls end even if the computation panics.
 func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
 	defer end()
 	return h.explanation(ctx, q)
@@ -111,7 +111,7 @@ func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	if text := asked.Get("address"); text != "" {
 		ip, err := netip.ParseAddr(text)
 		if err != nil || ip.Zone() != "" {
-			return q, errors.New("address is not an IP address, such as 10.0.0.1")
+			return q, errors.New("address is not an IP address: use an address such as 10.0.0.1")
 		}
 		q.Addr = ip.Unmap()
 	}
@@ -224,8 +224,8 @@ func (h explainHandler) failuresOf(id federation.ServiceID) (list []adminapi.Fai
 	return list
 }
 
-// If several link Secrets are for the same cluster, statusByCluster prefers a Secret that is not
-// rejected.
+// statusByCluster returns the status of each cluster. If several link Secrets name the same
+// cluster, a valid Secret takes precedence over a rejected one.
 func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Status {
 	all := make(map[federation.ClusterName]cluster.Status)
 	for _, l := range h.Links.Status() {
@@ -234,7 +234,8 @@ func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Sta
 			all[name] = l.ClusterStatus
 		}
 	}
-	// This assignment also removes the status of Secrets without a cluster name.
+	// The key of the local cluster is the empty name, so this assignment also overwrites the status
+	// of any link Secret without a cluster name.
 	all[federation.Local] = h.Local.Status().ClusterStatus
 	return all
 }
@@ -277,8 +278,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts an explanation of package federation to a response. The given problems
-// and failures belong to the explained service.
+// newExplanation converts an explanation of package federation to a response. The problems and
+// failures arguments describe the explained service.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,

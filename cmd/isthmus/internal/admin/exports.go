@@ -19,7 +19,7 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// These limits apply to the exports in a response.
+// These constants limit the size of a response about exports.
 const (
 	maxExports     = 10_000
 	maxFieldBytes  = 32 << 10 // of one value
@@ -68,7 +68,7 @@ type exportChange struct {
 // optional explanation.
 type trouble struct{ state, detail string }
 
-// over reports whether the first trouble takes precedence over the second.
+// over reports whether trouble a takes precedence over trouble b.
 func (a trouble) over(b trouble) bool {
 	order := []string{
 		"",
@@ -80,8 +80,8 @@ func (a trouble) over(b trouble) bool {
 	return slices.Index(order, a.state) > slices.Index(order, b.state)
 }
 
-// look computes a plan for the current state in the same way as the writer. Callers must not call
-// look concurrently.
+// look computes a plan for the current state in the same way as the writer does. Callers must not
+// call look concurrently.
 func (e *ExportsReport) look() *exportsSnapshot {
 	v := &exportsSnapshot{writer: adminapi.ExportsWriter{Mode: "plan"}}
 	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
@@ -173,7 +173,7 @@ func (e *ExportsReport) summary() *adminapi.ExportsSummary {
 	return page
 }
 
-// unwritten lists the states that users must know about or act on.
+// unwritten lists the states of exports that users must know about or act on.
 var unwritten = []plan.State{
 	plan.Taken,
 	plan.Waiting,
@@ -186,12 +186,12 @@ var unwritten = []plan.State{
 	adminapi.ExportChangedBack,
 }
 
-// Describe implements prometheus.Collector. Without descriptors, Prometheus does not check the
-// collected metrics.
+// Describe implements prometheus.Collector. Describe sends no descriptors, so that Prometheus does
+// not check the collected metrics.
 func (e *ExportsReport) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector. Collect sends metrics about exports and their states.
-// All clusters that are not linked share an empty cluster label, because annotations may name any
+// The label cluster is empty for all clusters that are not linked, because annotations may name any
 // number of unlinked clusters.
 func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 	v := e.now.get().value
@@ -199,7 +199,7 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	unknown := gauges("isthmus_exports_plan_unknown",
-		"1 while Isthmus writes nothing for exports because it cannot determine what to write; 0 otherwise.")
+		"1 if Isthmus cannot determine what to write for exports, and therefore writes nothing; 0 otherwise.")
 	if v.plan == nil {
 		unknown.WithLabelValues().Set(1)
 		unknown.Collect(ch)
@@ -212,7 +212,7 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 		"cluster", "kind")
 	refused := gauges("isthmus_exports_refused",
 		"Exports for which nothing is written, by reason. "+
-			"A reason is any state in docs/exports.md except written, being written, would be written, kept and held.",
+			"The reason is the state of the export (see docs/exports.md), with _ instead of blanks.",
 		"cluster", "reason")
 	held := gauges("isthmus_exports_held",
 		"Objects whose export no longer exists, and which Isthmus deletes after --unlinked-after. "+
@@ -277,9 +277,9 @@ func (h exportsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	encode(page).serve(w)
 }
 
-// newExports returns the exports whose own name, or whose object's name, matches one of the given
-// names. Each name has the form NAME, NAMESPACE/NAME or NAMESPACE/. If names is empty, newExports
-// returns all exports.
+// newExports returns an export if one of the given names matches the exported Service or the object
+// that is written for it. Each name has the form NAME, NAMESPACE/NAME or NAMESPACE/. If names is
+// empty, newExports returns all exports.
 func newExports(v *exportsSnapshot, names []string) *adminapi.Exports {
 	page := &adminapi.Exports{
 		Writer:         v.writer,

@@ -16,7 +16,7 @@ var standings = map[string]federation.Standing{
 }
 
 // impactHandler serves /debug/impact, which shows how a different standing of a cluster would
-// affect clients. The query parameters of this path are cluster and standing.
+// affect clients. The query parameters of /debug/impact are cluster and standing.
 type impactHandler struct{ *Sources }
 
 // ServeHTTP implements http.Handler.

@@ -20,13 +20,13 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// These limits apply to the search for leftovers.
+// These constants limit the search for leftovers.
 const (
 	maxLeftClusters = 20 // maximum number of clusters whose mirrors are checked
 	maxLeftServices = 10 // maximum number of Service names per cluster
 	maxLinks        = 500
-	// A Lease that is not renewed within its duration counts as free. Durations outside of these
-	// bounds are replaced with the nearest bound.
+	// A Lease that is not renewed within its duration counts as free. A duration below minLease
+	// counts as minLease, and one above maxLease as maxLease.
 	minLease = 30 * time.Second
 	maxLease = time.Hour
 )
@@ -44,8 +44,9 @@ type Leftovers struct {
 	held map[string]heldLease // by cluster
 }
 
-// heldLease is the state of a Lease, as observed by this replica. Renewal times are only compared
-// with each other, because the clock of the Lease's holder may be wrong.
+// heldLease is the state of a Lease, as observed by this replica. The renewal time of a Lease is
+// compared only with its previous renewal time and never with this replica's clock, because the
+// holder's clock may be wrong.
 type heldLease struct {
 	renewed metav1.MicroTime
 	until   time.Time // according to this replica's clock
@@ -100,7 +101,7 @@ func (l *Leftovers) forget(except []string) {
 	maps.DeleteFunc(l.held, func(cluster string, _ heldLease) bool { return !slices.Contains(except, cluster) })
 }
 
-// links returns the names of the clusters for which a Link of Linkerd exists.
+// links returns the names of the clusters for which a Linkerd Link exists.
 func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err error) {
 	clusters = make(map[string]bool)
 	options := metav1.ListOptions{Limit: maxLinks}

@@ -21,8 +21,8 @@ const (
 // the handler until the client has read the response. Further requests wait for a turn in order of
 // arrival.
 //
-// A single client address cannot occupy all turns, because requests from one address also wait for
-// each other.
+// A single client address cannot occupy all turns, because each address may occupy at most all
+// turns but one.
 type limiter struct {
 	each int64               // maximum number of turns of one address, which is all turns but one
 	wait time.Duration       // maximum wait for a turn; after that a request gets 503 Service Unavailable
@@ -60,15 +60,15 @@ func (l *limiter) limit(next http.Handler) http.Handler {
 			return
 		}
 		defer end()
-		// SetWriteDeadline fails only in tests, in which w is not a connection and the deadline
-		// does not matter.
+		// SetWriteDeadline fails only in tests that do not use a connection and do not need a
+		// deadline.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(l.take))
 		next.ServeHTTP(w, r)
 	})
 }
 
-// turn waits for a turn and returns a function that ends the turn. If the wait exceeds the limit,
-// turn sends an error response and returns false.
+// turn waits until the request can be handled. The caller must call end after handling the request.
+// If the request waits longer than l.wait, turn sends an error response and returns false.
 func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
 	addr, _, _ := net.SplitHostPort(r.RemoteAddr)
 	from := l.count(addr, 1)

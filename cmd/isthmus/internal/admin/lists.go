@@ -34,9 +34,9 @@ func newListHandler(content func() listContent) *listHandler {
 	return &listHandler{newShared(listFor, listRestFor, make)}
 }
 
-// or returns a handler that serves the given page, or the list for this page if the request asks
-// for a list. The last element of the URL path is the name of the list.
-func (l *listHandler) or(page http.Handler) http.Handler {
+// pageOrList returns a handler that serves the given page, or the corresponding list if the query
+// contains view=list. The last element of the URL path is the name of the list.
+func (l *listHandler) pageOrList(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch view := r.URL.Query().Get("view"); view {
 		case "":
@@ -105,8 +105,9 @@ func newListContent(from *Sources) listContent {
 	}
 }
 
-// listSnapshot answers queries about a listContent, which must not be modified. A listSnapshot
-// caches sort orders, but not the results of queries. A listSnapshot is safe for concurrent use.
+// listSnapshot answers queries about a listContent. Callers must not modify the listContent. A
+// listSnapshot caches sort orders, but not the results of queries. A listSnapshot is safe for
+// concurrent use.
 type listSnapshot struct {
 	lists map[string]func(listQuery) (any, error) // by name
 }
@@ -133,8 +134,8 @@ func newListSnapshot(c listContent) *listSnapshot {
 	}}
 }
 
-// finder returns a function that finds the rows matching a query, and returns these rows and the
-// totals as a list.
+// finder returns a search function for a list. The result of a search contains the totals and the
+// rows that match the query.
 func finder[T, A any](
 	k *lineKind[T],
 	lines []T,
@@ -182,8 +183,8 @@ type listQuery struct {
 	limit  int    // lines per page
 }
 
-// emptySnapshot is a snapshot without rows, and is used to validate queries. All snapshots reject
-// the same queries.
+// emptySnapshot is a snapshot without rows, and is used to validate queries. Whether a query is
+// valid does not depend on the rows of the snapshot.
 var emptySnapshot = newListSnapshot(listContent{})
 
 // parseListQuery parses the query parameters q, sort, show, page and limit for the list named
@@ -206,16 +207,16 @@ func parseListQuery(list string, v url.Values) (listQuery, error) {
 	return q, err
 }
 
-// queryNumber parses a numeric query parameter, which must be between 1 and most. If the parameter
-// is missing, queryNumber returns fallback.
-func queryNumber(v url.Values, name string, fallback, most int) (int, error) {
+// queryNumber parses a numeric query parameter, which must be between 1 and the given maximum. If
+// the parameter is missing, queryNumber returns the fallback value.
+func queryNumber(v url.Values, name string, fallback, maximum int) (int, error) {
 	text := v.Get(name)
 	if text == "" {
 		return fallback, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, fmt.Errorf("%s is %.20q: use a number from 1 to %d", name, text, most)
+	if err != nil || n < 1 || n > maximum {
+		return 0, fmt.Errorf("%s is %.20q: use a number from 1 to %d", name, text, maximum)
 	}
 	return n, nil
 }

@@ -32,7 +32,7 @@ func TestListPages(t *testing.T) {
 			return listContent{
 				services: []adminapi.ServiceLine{service, {Namespace: "shop", Name: "cart", Kind: "plain"}},
 			}
-		}).or(sharedAnswer(func() any { return "everything" }))
+		}).pageOrList(sharedAnswer(func() any { return "everything" }))
 		ask := func(path, etag string) *httptest.ResponseRecorder {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
 			r.Header.Set("If-None-Match", etag)
@@ -94,7 +94,7 @@ func TestListThatClientHas(t *testing.T) {
 		return listContent{
 			events: []adminapi.Event{{At: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		} // JSON has no such year
-	}).or(nil)
+	}).pageOrList(nil)
 	r := httptest.NewRequest(http.MethodGet, "/debug/events?view=list", nil)
 	for _, code := range []int{http.StatusInternalServerError, http.StatusNotModified} {
 		w := httptest.NewRecorder()

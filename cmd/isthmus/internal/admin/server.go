@@ -40,8 +40,9 @@ type Options struct {
 	Log     *zap.Logger
 }
 
-// Server is the HTTP server for the kubelet, Prometheus and users. The server never changes state.
-// Except for the kubelet's probes, the server accepts only GET and HEAD requests.
+// Server is the HTTP server for the kubelet, Prometheus and users. No request changes a cluster or
+// the configuration of the replica. Except for the kubelet's probes, the server accepts only GET
+// and HEAD requests.
 type Server struct {
 	ready   func() bool
 	pages   map[string]http.Handler // by path: the page at / and the debug API; each handler has its own limit
@@ -69,9 +70,8 @@ func (s *Server) Handler() http.Handler {
 		mux.Handle("GET "+path, page)
 	}
 
-	// Two limits apply to scrapes. The limit in promhttp counts a scrape until it has been
-	// computed, even after a timeout. The limiter counts a scrape until the client has read the
-	// response.
+	// Scrapes need two limits. promhttp's limit also counts scrapes that timed out but are still
+	// being computed. The limiter also counts scrapes whose response the client is still reading.
 	scrapes := newLimiter(maxScrapes, pageWait, scrapeTimeout+scrapeReadTimeout)
 	mux.Handle("GET /metrics", scrapes.limit(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{
 		Registry:            s.metrics,
@@ -108,8 +108,8 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// Serve serves requests on l until ctx ends, and then waits for open requests, at most for the
-// grace duration.
+// Serve serves requests on l until ctx ends, and then waits for open requests for at most the grace
+// duration.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	server := &http.Server{
 		Handler:           s.Handler(),

@@ -96,7 +96,7 @@ func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	})
 }
 
-// addOwn adds the problems in the definition of service s, which are ports that members lack and
+// addOwn adds two kinds of problems in the definition of service s: ports that members lack, and
 // preferred clusters that are not linked.
 func (h servicesHandler) addOwn(s *service) {
 	own := h.Local.Service(s.id)
@@ -298,8 +298,8 @@ func lackedPorts(own, there *cluster.Service) (lacks []string) {
 
 const maxMembers = 12
 
-// addMembers adds the members of service s to line, with the numbers of their endpoints at the main
-// port.
+// addMembers adds the members of service s to line, with the number of endpoints that each member
+// has for the main port.
 func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]string) {
 	line.Members = make([]adminapi.MemberLine, 0, len(s.Members))
 	for i, m := range s.Members {
