@@ -444,7 +444,7 @@ type verdict struct {
 	words                  []string // patterns for the text output
 }
 
-const noAnswer = "its API server does not answer"
+const noAnswer = "the API server does not answer"
 
 // unchecked returns findings for the checks that need a response from a cluster's API server.
 func unchecked(cluster, why string, checks ...string) (list []finding) {
@@ -492,7 +492,7 @@ var faults = []fault{
 		},
 		repair: verb("unlink", "emea", "--yes"),
 		check: append(
-			unchecked("emea", "its API server responds with an error", "rights", "trust-anchors", "pod-networks"),
+			unchecked("emea", "the API server responds with an error", "rights", "trust-anchors", "pod-networks"),
 			finding{
 				"unchecked link-expiry emea: the API server refuses its credentials",
 				"renew the link: isthmus link emea .*",
@@ -521,7 +521,7 @@ var faults = []fault{
 		},
 		repair: verb("unlink", "latam", "--yes"),
 		check: append(
-			unchecked("latam", "its API server responds with an error", "rights", "trust-anchors", "pod-networks"),
+			unchecked("latam", "the API server responds with an error", "rights", "trust-anchors", "pod-networks"),
 			finding{
 				"failure link-expiry latam: its client certificate expired at .*",
 				"renew the link: isthmus link latam .*",
@@ -546,7 +546,7 @@ var faults = []fault{
 		check: append(
 			unchecked("apac", noAnswer, "clock-skew", "rights", "trust-anchors", "pod-networks"),
 			finding{
-				"failure api apac: its API server cannot be reached: .*connection refused",
+				"failure api apac: the API server cannot be reached: .*connection refused",
 				"check the address, and the network between Isthmus and the API server; .*",
 			},
 			finding{
@@ -585,8 +585,8 @@ var faults = []fault{
 		repair: deleteLink("younger"),
 		check: []finding{
 			{
-				"failure link-secret younger: also names cluster east: " +
-					"Isthmus uses Secret cluster-credentials-east, .*",
+				"failure link-secret younger: the Secret also names cluster east: " +
+					"Isthmus uses the older Secret cluster-credentials-east instead",
 				"delete the Secret that you do not need, .*",
 			},
 		},
@@ -643,7 +643,7 @@ var faults = []fault{
 		repair: func(t *testing.T, w *brokenWorld) { must(t, w.south.Apply(t.Context(), w.anchors(w.anchor))) },
 		check: []finding{
 			{
-				"failure trust-anchors south: it has no trust anchor in common .*",
+				"failure trust-anchors south: the cluster has no trust anchor in common .*",
 				"use the same trust anchors in all clusters; to rotate them: .*",
 			},
 		},
@@ -710,7 +710,7 @@ var faults = []fault{
 			{
 				"failure members shop/pay-federated: shop/pay of cluster east does not serve: " +
 					"no such Service in the cluster",
-				"create the Service there, or remove .*",
+				"create the Service in the member's cluster, or remove .*",
 			},
 		},
 		explain: &verdict{args: "pay-federated", words: []string{`east +shop/pay .* no such Service in the cluster`}},

@@ -41,8 +41,9 @@ func (l *clusterCheck) unchecked() {
 	}
 }
 
-// These limits apply to the clock skew. If clocks differ by minutes, API servers reject valid
-// tokens and certificates. A skew of a few seconds is within the accuracy of the measurement.
+// These constants are the clock skews above which a warning or a failure is reported. If clocks
+// differ by minutes, API servers reject valid tokens and certificates. The measurement itself may
+// be wrong by a few seconds.
 const (
 	skewWarning = 30 * time.Second
 	skewFailure = 5 * time.Minute
@@ -52,7 +53,7 @@ func (l *clusterCheck) checkServer() {
 	add := l.about(sectionAPI, API, l.Cluster.Cluster)
 	s := l.API
 	if s.Answered.IsZero() {
-		l.why = "its API server does not answer"
+		l.why = "the API server does not answer"
 	}
 	const credentials = "check the server in the kubeconfig, and whether its credentials are still valid"
 	failing := slices.IndexFunc(s.Refused, func(r adminapi.RefusedRequest) bool { return l.isFailure(r.Status) })
@@ -65,27 +66,27 @@ func (l *clusterCheck) checkServer() {
 		hint := "check the address, and the network between Isthmus and the API server"
 		if s.Certificate != "" {
 			text = "its certificate is not valid: " + s.Certificate
-			hint = "check that the address belongs to the API server, and which names its certificate covers"
+			hint = "check that the address belongs to the API server and is among the names in the server's certificate"
 		}
 		if s.OtherAuthority {
 			hint = "correct the certificate authority in the kubeconfig, or the address if it belongs to another server"
 		}
-		add(Failure, "its API server cannot be reached: "+text, l.hintOfServer(hint))
+		add(Failure, "the API server cannot be reached: "+text, l.hintOfServer(hint))
 	case s.Answered.IsZero():
-		l.why = "its API server has not been contacted yet"
+		l.why = "the API server has not been contacted yet"
 		add(Unchecked, l.why, "")
 	case s.VersionError != "":
-		l.why = "its API server responds with an error"
+		l.why = "the API server responds with an error"
 		add(Failure, s.VersionError, l.hintOfServer(credentials))
 	case failing >= 0:
-		l.why = "its API server responds with an error"
+		l.why = "the API server responds with an error"
 		r := s.Refused[failing]
 		answer := fmt.Sprintf("%d %s to %s %s", r.Status, http.StatusText(r.Status), r.Verb, r.Resource)
 		add(Failure, "the API server answers "+answer, l.hintOfServer(credentials))
 	case s.Version == "":
-		add(OK, "its API server answers", "")
+		add(OK, "the API server answers", "")
 	default:
-		add(OK, "its API server answers, version "+s.Version, "")
+		add(OK, "the API server answers, version "+s.Version, "")
 	}
 }
 
@@ -115,7 +116,7 @@ func (l *clusterCheck) checkClock() {
 		add(Unchecked, l.why, "")
 		return
 	case c == nil:
-		add(Unchecked, "its API server does not send a Date header", "")
+		add(Unchecked, "the API server does not send a Date header", "")
 		return
 	}
 	off := time.Duration(c.Ahead * float64(time.Second))
@@ -199,13 +200,13 @@ func (l *clusterCheck) checkState() {
 		add(Warning, text, "the cluster was linked just now: wait up to half a minute")
 	default:
 		add(Failure, text,
-			"see the checks api and rights, and run isthmus clusters to see what cannot be read, and since when")
+			"see the checks api and rights, and run isthmus clusters to see which objects cannot be read, and since when")
 	}
 	if out && l.State != adminapi.Ready {
 		add(Warning, fmt.Sprintf("it is %s: %s", l.Standing, l.StandingReason), uncordon)
 	}
 	if l.NewCredentials != "" {
-		hint := "undo the last change to its link Secret, or renew the link: " +
+		hint := "undo the last change to the link Secret, or renew the link: " +
 			"isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
 		if len(l.Awaited) > 0 {
 			hint = "allow the new credentials to list and watch " + strings.Join(l.Awaited, ", ") +
@@ -216,24 +217,24 @@ func (l *clusterCheck) checkState() {
 	}
 	if l.Memory.Near() && l.State == adminapi.Ready {
 		percent := 100 * l.Memory.Used / l.Memory.Limit
-		add(Warning, fmt.Sprintf("it uses %d%% of the memory cap for a linked cluster", percent),
+		add(Warning, fmt.Sprintf("the cluster uses %d%% of the memory cap for a linked cluster", percent),
 			moreMemory+": a cluster that exceeds its memory cap becomes stale")
 	}
 	add = l.about(sectionLinks, Objects, l.Cluster.Cluster)
 	for _, text := range l.ObjectWarnings {
-		add(Warning, text, "ask the owners of the namespaces in that cluster to correct these objects")
+		add(Warning, text, "ask the owners of the namespaces in the linked cluster to correct the objects")
 	}
 	for _, x := range l.NeverRead() {
 		if x.Failure != adminapi.Forbidden { // checkPermissions reports missing permissions
 			add(Warning, x.Unread(),
-				"find out why that cluster's API server cannot list them; "+
+				"find out why the cluster's API server cannot list the objects; "+
 					"a possible cause is a broken conversion webhook")
 		}
 	}
 	for _, x := range l.Resources {
 		if x.Trouble != "" {
 			add(Warning, x.Resource+": "+x.Trouble,
-				"check that cluster's API server, and the network between Isthmus and the API server")
+				"check the cluster's API server, and the network between Isthmus and the API server")
 		}
 	}
 	if l.Network != "" && (l.State == adminapi.Ready || l.State == adminapi.Stale) {
@@ -252,25 +253,25 @@ func (l *clusterCheck) checkGateways() {
 			dead = append(dead, fmt.Sprintf("%s (%s)", g.Address, g.Reason))
 		}
 	}
-	const run = "check that the gateway's Pods run, and that its ports mc-gateway and mc-probe are reachable from here"
+	const run = "check that the gateway's Pods are running, and that Isthmus can reach their ports mc-gateway and mc-probe"
 	switch {
 	case len(usable) == 0:
-		add(Failure, "none of its Linkerd gateways can be used",
+		add(Failure, "none of the cluster's Linkerd gateways can be used",
 			"configure the gateway's Service in that cluster as Linkerd's multicluster chart does "+
 				"(with a load balancer address, the port mc-gateway "+
 				"and the annotation mirror.linkerd.io/gateway-identity), "+
 				"or annotate the link Secret with isthmus.io/gateway-addresses and isthmus.io/gateway-identity; "+
-				"the addresses must be within the annotation isthmus.io/address-ranges, if it is set")
+				"if the annotation isthmus.io/address-ranges is set, the addresses must be within these ranges")
 	case len(dead) == len(usable):
-		add(Failure, "none of its Linkerd gateways answers probes: "+strings.Join(dead, ", "),
-			run+"; until one answers, services use the cluster only if they have no other endpoints")
+		add(Failure, "none of the cluster's Linkerd gateways answers probes: "+strings.Join(dead, ", "),
+			run+"; until a gateway answers, services use the cluster only if they have no other endpoints")
 	case len(dead) > 0:
 		list := strings.Join(dead, ", ")
 		add(Warning,
 			fmt.Sprintf("%d of %d Linkerd gateways do not answer probes: %s", len(dead), len(usable), list), run)
 	case len(l.GatewayProblems) == 0:
 		addresses := text.Count(len(l.Gateways), "address", "addresses")
-		add(OK, fmt.Sprintf("it is on network %s, and its Linkerd gateways have %s", l.Network, addresses), "")
+		add(OK, fmt.Sprintf("the cluster is on network %s, and its Linkerd gateways have %s", l.Network, addresses), "")
 	}
 	for _, problem := range l.GatewayProblems {
 		add(Warning, problem,
@@ -279,7 +280,7 @@ func (l *clusterCheck) checkGateways() {
 	}
 }
 
-// These constants define how long before an expiry a warning appears. Credentials can be renewed
+// These constants define how long before expiry a warning is reported. Credentials can be renewed
 // with one command, but rotating the trust anchors of a mesh takes weeks.
 const (
 	soonCredentials = 7 * 24 * time.Hour
@@ -287,7 +288,7 @@ const (
 )
 
 // checkExpiry reports when the credentials of a link expire. If the API server rejects the
-// credentials, checkExpiry only reports credentials that have already expired.
+// credentials, checkExpiry reports an expiry date only if the date has passed.
 func (l *clusterCheck) checkExpiry() {
 	level, text := OK, "its credentials do not expire"
 	if e := l.API.Expiry; e != nil {
@@ -330,8 +331,9 @@ func roughly(d time.Duration) string {
 	return text.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
 }
 
-// checkPermissions reports missing permissions, with the level of the most important missing
-// permission. A replica only notices a missing permission when the API server rejects a request.
+// checkPermissions reports missing permissions in one result. The level of the result is the worst
+// level of any missing permission. A replica notices that a permission is missing only when the API
+// server rejects a request.
 func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
 	if l.local && noAccount != "" {
@@ -385,8 +387,8 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	}
 }
 
-// If the given reason is a missing read permission, toPermit returns a hint about how to grant it.
-// For any other reason, toPermit returns an empty string.
+// toPermit returns a hint about how to grant a missing read permission, or an empty string if the
+// given reason is not a missing permission.
 func (l *clusterCheck) toPermit(why string) string {
 	switch {
 	case !strings.HasPrefix(why, "the credentials may not read"):
@@ -428,14 +430,13 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// If the data of a check is older than these limits, in seconds, the result mentions the age of the
-// data.
+// A result mentions the age of its data if the data is older than one of these limits, in seconds.
 const (
 	anchorsAge  = 15
 	networksAge = 65
 )
 
-// If the data of a result is older than usual, aged appends the age of the data to the text.
+// aged appends the age of the data to the text of a result if the data is older than usual.
 func aged(text string, seconds, usual int) string {
 	if seconds <= usual {
 		return text
@@ -472,10 +473,10 @@ func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 	}
 	switch n, m := len(here), len(there); {
 	case common == 0:
-		return Failure, "it has no trust anchor in common with the local cluster: " +
+		return Failure, "the cluster has no trust anchor in common with the local cluster: " +
 			"proxies reject each other's identities"
 	case common < n || common < m:
-		return Warning, fmt.Sprintf("the trust anchors differ: %d in the local cluster, %d in this cluster, "+
+		return Warning, fmt.Sprintf("the trust anchors differ: %d in the local cluster, %d in the linked cluster, "+
 			"%d in common: certificates from different trust anchors are rejected", n, m, common)
 	}
 	return OK, "the same trust anchors as here"
@@ -522,9 +523,9 @@ func (l *clusterCheck) checkNetwork(overlaps []string) {
 		add(Unchecked, "its Nodes have no Pod CIDR", "some network plugins do not use Pod CIDRs: "+
 			"compare the ranges of the plugins")
 	case n.Partly:
-		add(OK, fmt.Sprintf("its Pod CIDRs do not overlap with those of other clusters, "+
+		add(OK, fmt.Sprintf("the cluster's Pod CIDRs do not overlap with those of other clusters, "+
 			"according to %d of its Nodes", n.Nodes), "")
 	default:
-		add(OK, "its Pod CIDRs do not overlap with those of other clusters", "")
+		add(OK, "the cluster's Pod CIDRs do not overlap with those of other clusters", "")
 	}
 }

@@ -97,7 +97,7 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	switch {
 	case c.SecretRefused != "" && c.API != nil:
 		why := c.Cluster + ": " + c.SecretRefused
-		add(Failure, "cannot be used, so Isthmus continues to use its previous version for cluster "+why,
+		add(Failure, "the Secret cannot be used, so Isthmus continues to use the previous version for cluster "+why,
 			"undo the last change: kubectl describe "+secret)
 	case c.SecretRefused != "":
 		add(Failure, "cannot be used: "+c.SecretRefused,
@@ -105,7 +105,7 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 				"describe "+secret)
 	case c.UsedInstead != "":
 		add(Failure,
-			fmt.Sprintf("also names cluster %s: Isthmus uses Secret %s, which is older", c.Cluster, c.UsedInstead),
+			fmt.Sprintf("the Secret also names cluster %s: Isthmus uses the older Secret %s instead", c.Cluster, c.UsedInstead),
 			"delete the Secret that you do not need, or change its label multicluster.linkerd.io/cluster-name")
 	case len(c.Insecure)+len(c.Ignored)+len(c.Unread) == 0:
 		add(OK, "links cluster "+c.Cluster, "")
@@ -124,8 +124,8 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	}
 }
 
-// mostLinkedMemory is the percentage of GOMEMLIMIT above which linked clusters cause a warning. The
-// alert IsthmusLinkedClustersMemory uses the same threshold.
+// mostLinkedMemory is the percentage of GOMEMLIMIT that all linked clusters together may use before
+// a warning is reported. The alert IsthmusLinkedClustersMemory uses the same threshold.
 const mostLinkedMemory = 50
 
 // checkMemory reports whether all linked clusters together use too much memory. The memory cap
@@ -143,7 +143,8 @@ func checkMemory(r *report, s *Input) {
 		return
 	}
 	add(Warning, fmt.Sprintf("%s, more than %d%%", text, mostLinkedMemory),
-		"raise the memory limit of the container, or lower --cluster-memory, which makes the largest clusters stale")
+		"raise the memory limit of the container, or lower --cluster-memory: "+
+			"clusters above the lower memory cap become stale")
 }
 
 // checkNetworks reports overlapping Pod CIDRs of clusters on the same network.

@@ -14,7 +14,7 @@ import (
 
 // TestJudge checks that Judge finds exactly the problems on the pages of a replica.
 func TestJudge(t *testing.T) {
-	const silent = "its API server does not answer"
+	const silent = "the API server does not answer"
 	old, soon, late := time.Unix(0, 0), time.Now().Add(72*time.Hour), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 	clock := func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04 MST") }
 	anchors := func(expires ...time.Time) *adminapi.TrustAnchors {
@@ -71,24 +71,24 @@ func TestJudge(t *testing.T) {
 			east.State, east.Reason = adminapi.Stale, "pods: Unauthorized"
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 401}}
 		}, []string{"failure api east: the API server answers 401 Unauthorized to list pods", "unchecked rights " +
-			"east: its API server responds with an error", "failure link-state east: it is stale: pods: Unauthorized",
+			"east: the API server responds with an error", "failure link-state east: it is stale: pods: Unauthorized",
 			"unchecked link-expiry east: the API server refuses its credentials",
-			"unchecked trust-anchors east: its API server responds with an error",
-			"unchecked pod-networks east: its API server responds with an error"}},
+			"unchecked trust-anchors east: the API server responds with an error",
+			"unchecked pod-networks east: the API server responds with an error"}},
 		"an API server that fails": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.State, east.Reason = adminapi.Stale, "pods: later"
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 503}}
 		}, []string{"failure api east: the API server answers 503 Service Unavailable to list pods",
-			"unchecked rights east: its API server responds with an error",
+			"unchecked rights east: the API server responds with an error",
 			"failure link-state east: it is stale: pods: later",
-			"unchecked trust-anchors east: its API server responds with an error",
-			"unchecked pod-networks east: its API server responds with an error"}},
+			"unchecked trust-anchors east: the API server responds with an error",
+			"unchecked pod-networks east: the API server responds with an error"}},
 		"one resource that fails": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "jobs.batch", Status: 500}}
 		}, nil},
 		"an API server that has gone": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.State, east.Reason, east.API.Error = adminapi.Stale, "pods: refused", "connection refused"
-		}, []string{"failure api east: its API server cannot be reached: connection refused", "failure link-state " +
+		}, []string{"failure api east: the API server cannot be reached: connection refused", "failure link-state " +
 			"east: it is stale: pods: refused"}},
 		"a client certificate that is refused": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Error, east.API.ClientCertificate = "remote error: tls: expired certificate", "expired certificate"
@@ -96,13 +96,13 @@ func TestJudge(t *testing.T) {
 		"one that has never answered": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.State, east.Reason, east.API = adminapi.Unreachable, "pods: refused",
 				&adminapi.APIServer{Error: "connection refused"}
-		}, []string{"failure api east: its API server cannot be reached: connection refused", "unchecked clock-skew " +
+		}, []string{"failure api east: the API server cannot be reached: connection refused", "unchecked clock-skew " +
 			"east: " + silent, "unchecked rights east: " + silent,
 			"failure link-state east: it is unreachable: pods: refused",
 			"unchecked trust-anchors east: " + silent, "unchecked pod-networks east: " + silent}},
 		"another's certificate": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Error, east.API.Certificate, east.API.OtherAuthority = "tls: no", "it was issued by x", true
-		}, []string{"failure api east: its API server cannot be reached: its certificate is not valid: it was " +
+		}, []string{"failure api east: the API server cannot be reached: its certificate is not valid: it was " +
 			"issued by x"}},
 		"new credentials": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.NewCredentials = "new credentials do not work; the old credentials stay in use: Unauthorized"
@@ -137,7 +137,7 @@ func TestJudge(t *testing.T) {
 			_ *Input) {
 			east.SecretRefused = "no kubeconfig"
 		},
-			[]string{"failure link-secret link-east: cannot be used, so Isthmus continues to use its previous " +
+			[]string{"failure link-secret link-east: the Secret cannot be used, so Isthmus continues to use the previous " +
 				"version for cluster east: no kubeconfig"}},
 		"a token": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Expiry = &adminapi.Expiry{What: "token", At: time.Unix(0, 0)}
@@ -163,13 +163,13 @@ func TestJudge(t *testing.T) {
 				"the last one is valid until 2100-01-01 00:00 UTC"}},
 		"more anchors": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
-		}, []string{"warning trust-anchors east: the trust anchors differ: 1 in the local cluster, 2 in this " +
-			"cluster, 1 in common: " +
+		}, []string{"warning trust-anchors east: the trust anchors differ: 1 in the local cluster, 2 in the " +
+			"linked cluster, 1 in common: " +
 			"certificates from different trust anchors are rejected"}},
 		"fewer anchors": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(late, late.Add(time.Hour)), anchors(late)
-		}, []string{"warning trust-anchors east: the trust anchors differ: 2 in the local cluster, 1 in this " +
-			"cluster, 1 in common: " +
+		}, []string{"warning trust-anchors east: the trust anchors differ: 2 in the local cluster, 1 in the " +
+			"linked cluster, 1 in common: " +
 			"certificates from different trust anchors are rejected"}},
 		"no Nodes": {func(_, east *adminapi.Cluster, _ *Input) { east.API.Networks = &adminapi.PodNetworks{} }, nil},
 		"Nodes without a Pod CIDR": {func(_, east *adminapi.Cluster,

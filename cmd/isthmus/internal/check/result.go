@@ -72,8 +72,7 @@ const (
 	Failure   = adminapi.CheckFailure
 )
 
-// Rank returns the rank of a level. Worse levels have higher ranks, and unknown levels have rank
-// -1.
+// Rank returns a number that is higher for worse levels, and -1 for unknown levels.
 func Rank(l Level) int { return slices.Index([]Level{OK, Unchecked, Warning, Failure}, l) }
 
 // report collects results.

@@ -61,8 +61,8 @@ func services(n int) string {
 	return text.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
 }
 
-// checkMembers reports members that do not serve or lack ports. The results are Failures only if no
-// member serves.
+// checkMembers reports members that lack ports and members that do not serve. If no member of the
+// service serves, the results are Failures.
 func checkMembers(r *report, s *adminapi.Service) {
 	level := Failure
 	if slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Reason == "" }) {
@@ -90,7 +90,7 @@ func memberHint(service, reason string) string {
 	case "no gateway of the cluster can be used":
 		return "see the check of the cluster's gateways"
 	case "no such Service in the cluster", "Service is of type ExternalName":
-		return "create the Service there, or remove the member from the annotations of Service " + service
+		return "create the Service in the member's cluster, or remove the member from the annotations of Service " + service
 	case "cluster is unlinked":
 		return "correct the cluster's name in the annotations of Service " + service +
 			", or link it: isthmus link NAME --context CONTEXT --apply"
@@ -105,7 +105,7 @@ func checkAddresses(r *report, s *adminapi.Service) {
 			if m.Conflicts == 0 {
 				continue
 			}
-			text := fmt.Sprintf("port %d: another member also offers %s of %s in cluster %s", p.Port,
+			text := fmt.Sprintf("port %d: another member offers the same %s as %s in cluster %s", p.Port,
 				text.Count(m.Conflicts, "address", "addresses"), m.Service, m.Cluster)
 			if len(m.ConflictsWith) > 0 {
 				text += ": " + m.ConflictsWith[0]
@@ -126,7 +126,7 @@ func checkLeftovers(r *report, s *Input) {
 		if more := left.Number - len(left.Services); more > 0 {
 			names += fmt.Sprintf(" and %d more", more)
 		}
-		message := fmt.Sprintf("it is not linked, but Linkerd's service mirror has left %s: %s",
+		message := fmt.Sprintf("the cluster is not linked, but Linkerd's service mirror has left %s: %s",
 			text.Count(left.Number, "mirror", "mirrors"), names)
 		remove := "kubectl delete services --all-namespaces --selector " +
 			"'mirror.linkerd.io/mirrored-service=true,mirror.linkerd.io/cluster-name=" + left.Cluster +
@@ -135,7 +135,7 @@ func checkLeftovers(r *report, s *Input) {
 			add(Warning, message, remove)
 			continue
 		}
-		message = fmt.Sprintf("it has no link Secret, and it is unknown whether a service mirror of Linkerd still "+
+		message = fmt.Sprintf("the cluster has no link Secret, and it is unknown whether a Linkerd service mirror still "+
 			"writes %s: %s (%s)", text.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
 		add(Unchecked, message, "allow Isthmus to read Links and Leases: "+
 			"kubectl apply -k manifests/install/exports/linkerd; if no service mirror runs for the cluster: "+remove)
@@ -143,7 +143,7 @@ func checkLeftovers(r *report, s *Input) {
 }
 
 const (
-	// conflictLasts is how long several objects may have the same address before a warning appears.
+	// conflictLasts is how long an address may belong to several objects before a warning appears.
 	// Conflicts that arise when Pods are replaced end within seconds.
 	conflictLasts = time.Minute
 	maxConflicts  = 10
@@ -164,7 +164,7 @@ func checkConflicts(r *report, s *Input, now time.Time) {
 			fmt.Sprintf("%s have claimed it for %s: %s; "+
 				"GetProfile returns Unavailable until only one object claims the address",
 				x.Claimed, roughly(now.Sub(x.Since)), strings.Join(x.Objects, ", ")),
-			"delete or correct all but one of these objects; to delete Pods of a node that no longer exists: "+
+			"delete or correct all but one of these objects; to delete Pods on a node that no longer exists: "+
 				"kubectl delete pod -n NAMESPACE NAME --force")
 	}
 	if more := lasting - maxConflicts + s.MoreConflicts; lasting > maxConflicts {
@@ -174,6 +174,6 @@ func checkConflicts(r *report, s *Input, now time.Time) {
 	}
 	if lasting == 0 {
 		r.about(sectionNetworks, Conflicts, "")(OK,
-			"no address of this cluster has been claimed by several objects for a minute or longer", "")
+			"no address of this cluster is claimed by more than one object (conflicts shorter than a minute are ignored)", "")
 	}
 }

@@ -15,8 +15,8 @@ import (
 // words of package federation.
 func TestMemberHint(t *testing.T) {
 	for status, want := range map[federation.MemberStatus]string{
-		{Link: federation.Ready}:                                   "create the Service there",
-		{Link: federation.Ready, Service: federation.ExternalName}: "create the Service there",
+		{Link: federation.Ready}:                                   "create the Service in the member's cluster",
+		{Link: federation.Ready, Service: federation.ExternalName}: "create the Service in the member's cluster",
 		{Link: federation.Unlinked}:                                "correct the cluster's name",
 		{Link: federation.Pending}:                                 "see the checks of links and API servers",
 		{Link: federation.Ready, Service: federation.Present,
@@ -70,7 +70,7 @@ func TestServiceChecks(t *testing.T) {
 				"clients keep what they received before the first panic"}},
 		"addresses": {twice, nil, []string{
 			"warning addresses shop/web: port 80: " +
-				"another member also offers 2 addresses of shop/web in cluster north"}},
+				"another member offers the same 2 addresses as shop/web in cluster north"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
 			[]string{"warning slice-writer : the Lease that elects the writer of EndpointSlices cannot be used: " +
 				"forbidden"}},
@@ -110,10 +110,10 @@ func TestLeftovers(t *testing.T) {
 		{Cluster: "other", Number: 1, Services: []string{"shop/a-other"}, Unknown: "Leases cannot be read"},
 	}
 	got, want := found(seen), []string{
-		"warning leftover-mirrors old: it is not linked, but Linkerd's service mirror has left 12 mirrors: " +
+		"warning leftover-mirrors old: the cluster is not linked, but Linkerd's service mirror has left 12 mirrors: " +
 			"shop/a-old, shop/b-old and 10 more",
-		"unchecked leftover-mirrors other: it has no link Secret, and it is unknown whether a service mirror of " +
-			"Linkerd still writes 1 mirror: shop/a-other (Leases cannot be read)",
+		"unchecked leftover-mirrors other: the cluster has no link Secret, and it is unknown whether a Linkerd service " +
+			"mirror still writes 1 mirror: shop/a-other (Leases cannot be read)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))

@@ -240,7 +240,7 @@ func TestCheckFromHere(t *testing.T) {
 	code, out := run()
 	for _, want := range []string{"No replica responded. These checks ran on this machine",
 		"[fail] no replica in namespace mesh", "; before an installation, run isthmus check --pre\n",
-		"local: its API server answers"} {
+		"local: the API server answers"} {
 		if code != 1 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
 		}

@@ -91,7 +91,7 @@ func TestPreflight(t *testing.T) {
 			w.east.answers[anchorsPath] = corev1.ConfigMap{Data: map[string]string{"ca-bundle.crt": other}}
 		},
 			[]string{
-				"failure trust-anchors east: it has no trust anchor in common with the local cluster: proxies " +
+				"failure trust-anchors east: the cluster has no trust anchor in common with the local cluster: proxies " +
 					"reject each other's identities",
 			}},
 		"anchors that may not be read": {func(_ *testing.T, w *world) {
@@ -114,17 +114,17 @@ func TestPreflight(t *testing.T) {
 		},
 			[]string{
 				"failure api east: the API server responded with 401 Unauthorized to a version request",
-				"unchecked rights east: its API server responds with an error",
+				"unchecked rights east: the API server responds with an error",
 				"unchecked link-expiry east: the API server refuses its credentials",
-				"unchecked trust-anchors east: its API server responds with an error",
-				"unchecked pod-networks east: its API server responds with an error"}},
+				"unchecked trust-anchors east: the API server responds with an error",
+				"unchecked pod-networks east: the API server responds with an error"}},
 		"a cluster that is silent": {func(_ *testing.T, w *world) { w.east.silent = true },
 			[]string{
-				"failure api east: its API server cannot be reached: no answer within 3s",
-				"unchecked clock-skew east: its API server does not answer",
-				"unchecked rights east: its API server does not answer",
-				"unchecked trust-anchors east: its API server does not answer",
-				"unchecked pod-networks east: its API server does not answer"}},
+				"failure api east: the API server cannot be reached: no answer within 3s",
+				"unchecked clock-skew east: the API server does not answer",
+				"unchecked rights east: the API server does not answer",
+				"unchecked trust-anchors east: the API server does not answer",
+				"unchecked pod-networks east: the API server does not answer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
