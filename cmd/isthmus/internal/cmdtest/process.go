@@ -23,7 +23,7 @@ type Output struct {
 	wrote chan struct{}
 }
 
-// NewOutput returns an Output without text.
+// NewOutput returns an empty Output.
 func NewOutput() *Output { return &Output{wrote: make(chan struct{}, 1)} }
 
 // Write implements io.Writer.
@@ -37,7 +37,7 @@ func (o *Output) Write(b []byte) (int, error) {
 	return o.b.Write(b)
 }
 
-// Await waits up to a minute until the text contains want, and returns the whole text.
+// Await waits up to a minute until the output contains want, and returns all output.
 func (o *Output) Await(t *testing.T, want string) string {
 	t.Helper()
 	limit := time.After(time.Minute)
@@ -56,8 +56,8 @@ func (o *Output) Await(t *testing.T, want string) string {
 	}
 }
 
-// FreeAddr returns an address without a listener. The port is below the ephemeral port range, so
-// that no outgoing connection takes it before the test listens on it.
+// FreeAddr returns a local address that no process listens on. The port is below the ephemeral port
+// range, so that no outgoing connection takes it before the test listens on it.
 func FreeAddr(t *testing.T) string {
 	t.Helper()
 	for range 100 {

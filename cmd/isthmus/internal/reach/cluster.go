@@ -50,9 +50,9 @@ func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 	return api, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, err
 }
 
-// Config returns the client configuration of the cluster, for clients that set their own limits
-// (clusterstore/kube). [guard.Sized] limits responses below those limits. The configuration
-// contains credentials.
+// Config returns the client configuration of the cluster, including credentials. The clients of
+// this configuration set their own response limits (clusterstore/kube), in addition to the limit of
+// [guard.Sized].
 func (c *Cluster) Config() *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.WrapTransport = guard.Sized
@@ -67,11 +67,10 @@ func (c *Cluster) String() string {
 	return "the API server of context " + text.Quoted(c.Context)
 }
 
-// The labels that identify replicas. The first label identifies a separate installation of Isthmus.
-// The second label identifies a replica that replaces Linkerd's destination controller.
+// These labels identify replicas.
 const (
-	besideLinkerd  = "app.kubernetes.io/name=isthmus"
-	inLinkerdPlace = "linkerd.io/control-plane-component=destination"
+	besideLinkerd  = "app.kubernetes.io/name=isthmus"                 // of replicas that run beside Linkerd
+	inLinkerdPlace = "linkerd.io/control-plane-component=destination" // of replicas in place of Linkerd's controller
 )
 
 var selectors = []string{besideLinkerd, inLinkerdPlace}
@@ -86,7 +85,7 @@ func (e NoReplica) Unwrap() error { return e.error }
 // Replicas returns the ready replicas, sorted by name, followed by the replicas that may still
 // become ready. If no replica is ready, the error is a [NoReplica]. If a replica is not ready, its
 // NotReady field contains the reason. Replicas omits Pods that are terminating or have ended. If
-// the options name a Pod, Replicas returns this Pod, ready or not.
+// the options name a Pod, Replicas returns only this Pod, even if the Pod is not ready.
 func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	if c.options.Pod != "" {
 		return c.named(ctx)
@@ -119,10 +118,9 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	return append(ready, waiting...), nil
 }
 
-// labelled returns the Pods in a namespace that are replicas, sorted by name. A namespace may
-// contain both kinds of installation. If the namespace contains Pods with the label of Isthmus, a
-// destination Pod counts only if it runs the image of Isthmus. Any other destination Pod belongs to
-// Linkerd.
+// labelled returns the Pods in a namespace that are replicas, sorted by name. If Isthmus runs
+// beside Linkerd in this namespace, the Pods of Linkerd's destination controller have the label
+// inLinkerdPlace too. These Pods are omitted, unless they run the image of Isthmus.
 func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
 	pods, err := c.pods(ctx, namespace, besideLinkerd)
 	if err != nil {
@@ -201,8 +199,7 @@ func (c *Cluster) replica(pod *v1.Pod) Replica {
 	return g
 }
 
-// forward returns the forwarder for a port. If there is no usable forwarder, forward starts a new
-// forwarder.
+// forward returns the usable forwarder for a port, or starts a new one.
 func (c *Cluster) forward(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	key := fmt.Sprintf("%s/%s:%d", pod.Namespace, pod.Name, port)
 	c.mu.Lock()

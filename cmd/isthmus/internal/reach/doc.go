@@ -11,17 +11,16 @@
 //	conn, err := replicas[0].Dial(ctx, replicas[0].AdminPort)
 //
 // Every Pod with the label app.kubernetes.io/name=isthmus is a replica. A Pod with the label
-// linkerd.io/control-plane-component=destination may also be a replica. The destination Pod is a
-// replica if its namespace has no Pod with the first label, or if the Pod runs the image of
-// Isthmus.
+// linkerd.io/control-plane-component=destination is a replica if it runs the image of Isthmus, or
+// if no Pod in its namespace has the label app.kubernetes.io/name=isthmus.
 //
 // Callers may rely on the following:
 //
 //   - A port of a Pod is forwarded from a free port of 127.0.0.1 until its Cluster is closed. Other
-//     users of this machine can connect to that local port.
+//     users of this machine can also connect to the local port.
 //   - All connections to one port share one connection to the API server. The shared connection is
-//     a WebSocket, or uses SPDY if the server refuses WebSockets. If the connection is lost, the
-//     next Dial opens a new connection.
+//     a WebSocket, or uses SPDY if the server refuses WebSockets. If the shared connection is lost,
+//     the next call to Dial opens a new one.
 //   - Credentials work as in kubectl: tokens, certificates, exec plugins, OpenID Connect, or the
 //     ServiceAccount of a Pod. Errors never contain credentials.
 //   - Clients do not follow redirects, and never send tokens over plain HTTP. Package guard limits

@@ -55,7 +55,7 @@ type forwarder struct {
 // newForwarder returns a forwarder that starts connecting to the API server in the background.
 func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	f := &forwarder{dialing: ctx, pod: pod, port: port, ended: make(chan struct{}), failed: make(chan struct{})}
-	// Discard client-go's logs: explain returns the same errors.
+	// Client-go's logs are discarded, because explain returns the same errors.
 	lifetime := klog.NewContext(pod.cluster.lifetime, klog.Logger{})
 	var err error
 	f.ports, err = portforward.NewOnAddressesForStreamingWithContext(lifetime, f, []string{"127.0.0.1"},
@@ -105,8 +105,8 @@ func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol
 	return f, protocol, err
 }
 
-// attempt adds the context to requests and records their errors. Client-go's dialers accept no
-// context, and the SPDY dialer returns errors as text.
+// attempt is a RoundTripper that adds the context to requests and records their errors. Client-go's
+// dialers do not accept a context, and the SPDY dialer returns errors only as text.
 type attempt struct {
 	by   *forwarder
 	next http.RoundTripper
@@ -192,7 +192,7 @@ func (f *forwarder) over() bool {
 }
 
 // awaitReason waits for the reason why a connection was reset. Client-go may close the connection
-// before the kubelet's message has arrived. After any other error, awaitReason does not wait.
+// before the kubelet's message has arrived. If err is not about a reset, awaitReason does not wait.
 func (f *forwarder) awaitReason(err error) {
 	if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		return
@@ -213,7 +213,7 @@ func (f *forwarder) explain(err error) error {
 	defer f.mu.Unlock()
 	if f.failure != "" {
 		return f.broken("cannot be reached", f.failure, "\n  Check that the replica listens on this port. "+
-			"If its ports differ from the defaults, its container must name them admin and grpc")
+			"If the replica's ports differ from the defaults, its container must name the ports admin and grpc")
 	}
 	select {
 	case <-f.CloseChan():

@@ -22,7 +22,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// Options select a cluster and replicas in it. The flags have the same names as kubectl's flags.
+// Options select a cluster and its replicas. The flags that select the cluster have the names of
+// the corresponding kubectl flags.
 type Options struct {
 	Kubeconfig, Context string
 	Namespace           string // namespace of the replicas
@@ -31,13 +32,13 @@ type Options struct {
 	// ContextFlag is the flag that sets Context, for messages. The default is --context.
 	ContextFlag string
 	// AddressFlag is the flag that sets the address of a replica, for messages. AddressFlag is
-	// empty if the command has no such flag.
+	// empty if the command does not accept an address.
 	AddressFlag string
 }
 
 func (o *Options) contextFlag() string { return cmp.Or(o.ContextFlag, "--context") }
 
-// straight returns the hint followed by AddressFlag, or "" if the command has no such flag.
+// straight returns a hint about AddressFlag, or "" if the command does not accept an address.
 func (o *Options) straight(hint string) string {
 	if o.AddressFlag == "" {
 		return ""
@@ -72,7 +73,7 @@ func (o *Options) PodFlag(s *pflag.FlagSet) {
 func (o *Options) AddAddressFlag(s *pflag.FlagSet, name, usage string) {
 	o.AddressFlag = "--" + name
 	s.StringVar(&o.Address, name, "",
-		usage+" By default, the command finds replicas with the kubeconfig and connects through the API server.")
+		usage+" By default, the command uses the kubeconfig to find replicas, and connects through the API server.")
 }
 
 // Open reads the kubeconfig without sending a request. The caller must close the Cluster.
@@ -115,7 +116,8 @@ func (o *Options) load() (*rest.Config, string, error) {
 	case err != nil:
 		return nil, "", unreadable(err)
 	}
-	// Load the files now. Otherwise, client-go starts a goroutine that checks for changed files.
+	// Load the certificate files now, because client-go would otherwise start a goroutine that
+	// checks whether the files have changed.
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, "", unreadable(err)
 	}
@@ -148,7 +150,7 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose a context with %s: %s",
 			o.contextFlag(), some(known))
 	case len(known) == 0:
-		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other context\n"+
+		return "", fmt.Errorf("the kubeconfig does not contain context %s or any other context\n"+
 			"  Choose another file with --kubeconfig",
 			text.Quoted(name))
 	}

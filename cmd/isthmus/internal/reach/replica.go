@@ -83,11 +83,11 @@ func (g Replica) explain(err error) error {
 		return g.cluster.explain(status, "forward ports of Pods", "create pods/portforward")
 	}
 	return fmt.Errorf("%s cannot connect to Pod %s: %s\n"+
-		"  Check the kubelet of the Pod's node, which forwards the connection, or choose another Pod "+
+		"  Check the kubelet on the Pod's node, which forwards the connection, or choose another Pod "+
 		"with --pod", g.cluster, g, text.Quoted(status.ErrStatus.Message))
 }
 
-// ends reports whether a Pod will never become ready again.
+// ends reports whether a Pod is terminating or has terminated.
 func ends(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
@@ -113,8 +113,8 @@ func notReady(pod *v1.Pod) string {
 	return strings.ToLower(cmp.Or(string(pod.Status.Phase), "no status"))
 }
 
-// labelledIsthmus reports whether a Pod has the label of Isthmus. The Pod may also have the label
-// of Linkerd.
+// labelledIsthmus reports whether a Pod has the label besideLinkerd, with or without
+// inLinkerdPlace.
 func labelledIsthmus(pod *v1.Pod) bool {
 	key, value, _ := strings.Cut(besideLinkerd, "=")
 	return pod.Labels[key] == value
@@ -155,8 +155,8 @@ const (
 	defaultGRPC  = 8086
 )
 
-// replicaContainer returns the container that runs Isthmus, identified by its name or else by its
-// port names. Other containers of the Pod may use the same port names.
+// replicaContainer returns the container that runs Isthmus. The name of the container takes
+// precedence over the names of its ports, because other containers may use the same port names.
 func replicaContainer(pod *v1.Pod) *v1.Container {
 	containers := pod.Spec.Containers
 	for _, is := range []func(v1.Container) bool{

@@ -28,8 +28,8 @@
 //     dropped lines, the next line includes their number in the field "dropped".
 //   - Debug lines are never dropped, because the user requests them with --log-level.
 //   - Every logger that zap's method With returns has its own limit, so that no logger can silence
-//     another. A library has a separate logger from withOwnLimit. The type perName holds a separate
-//     logger for each cluster or namespace.
+//     another. Each library uses a separate logger, which withOwnLimit returns. The type perName
+//     holds a separate logger for each cluster or namespace.
 //   - The memory of the rate limits is bounded, whatever messages are logged.
 //   - The log is not buffered. A call that logs a line returns after the whole line has been
 //     written.

@@ -44,7 +44,6 @@ var logLevels = map[string]logLevel{
 }
 
 // newLogger returns a logger that writes JSON if the format is "json", and plain text otherwise.
-// Otherwise it writes human-readable text.
 func newLogger(l logLevel, format string, w io.Writer) *zap.Logger {
 	cfg := zap.NewProductionEncoderConfig()
 	cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -59,14 +58,14 @@ func newLogger(l logLevel, format string, w io.Writer) *zap.Logger {
 }
 
 const (
-	// logBurst is the number of lines with the same message that a logger writes without limit.
-	// After such a burst, the logger writes one line with the message per refillEvery.
+	// logBurst is the number of lines with the same message that a logger writes before it limits
+	// the message to one line every refillEvery.
 	logBurst    = 100
 	refillEvery = time.Second
 
-	// maxMessages is the maximum number of messages with separate limits in a logger. maxMessageKey
-	// is the number of leading bytes that distinguish two messages. The two constants bound the
-	// memory that a logger uses, because log messages from libraries may contain client data.
+	// maxMessages is the maximum number of messages that a logger limits separately. maxMessageKey
+	// is the number of leading bytes that distinguish two messages. Both limits bound the memory of
+	// a logger, because log messages from libraries may contain client data.
 	maxMessages   = 1000
 	maxMessageKey = 200
 )
@@ -201,24 +200,24 @@ func forKlog(log *zap.Logger, v int) *zap.Logger {
 	}))
 }
 
-// klogCore writes klog messages as debug lines, and drops messages below the zap level in the
-// deepest field. Without klogCore, zap would drop all messages beyond V(1), because zap has no
+// klogCore writes klog messages as debug lines, and drops messages that are more detailed than the
+// configured level. Without klogCore, zap would drop all messages beyond V(1), because zap has no
 // level below debug. klogCore drops the bodies of requests and responses, because they may contain
 // link Secrets. client-go logs bodies from V(8) on.
 type klogCore struct {
 	zapcore.Core
-	deepest zapcore.Level
+	minLevel zapcore.Level
 }
 
 func (c klogCore) Enabled(l zapcore.Level) bool {
 	if l < zapcore.InfoLevel {
-		return l >= c.deepest && c.Core.Enabled(zapcore.DebugLevel)
+		return l >= c.minLevel && c.Core.Enabled(zapcore.DebugLevel)
 	}
 	return c.Core.Enabled(l)
 }
 
 func (c klogCore) With(fields []zapcore.Field) zapcore.Core {
-	return klogCore{c.Core.With(fields), c.deepest}
+	return klogCore{c.Core.With(fields), c.minLevel}
 }
 
 func (c klogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {

@@ -27,9 +27,9 @@ const (
 	// mostViewMemory is the maximum default of --view-memory, in bytes. This amount is enough for
 	// endpoint sets with six million endpoints in total.
 	mostViewMemory = 2 << 30
-	// streamMemory is the estimated memory of an open call, in bytes. The default of --max-streams
-	// is computed from this estimate. The estimate includes the goroutine, gRPC's buffers, 2 KiB of
-	// headers, and a share of the connection.
+	// streamMemory is the estimated memory of an open call, in bytes, from which the default of
+	// --max-streams is computed. The memory of a call consists of the goroutine, gRPC's buffers, 2
+	// KiB of headers, and a share of the connection.
 	streamMemory = 14 << 10
 )
 
@@ -53,7 +53,7 @@ func usableMemory() int64 {
 	return int64(min(memory, uint64(debug.SetMemoryLimit(-1))))
 }
 
-// clusterCap returns the memory cap of each linked cluster in bytes, from the usable memory and
+// clusterCap computes the memory cap of each linked cluster, in bytes, from the usable memory and
 // --cluster-memory. By default, the cap is a quarter of the usable memory, but at most
 // mostClusterMemory.
 func clusterCap(usable, cluster int64) int64 {
@@ -63,7 +63,7 @@ func clusterCap(usable, cluster int64) int64 {
 	return cluster
 }
 
-// streamLimit returns the maximum number of open calls, from the usable memory and --max-streams.
+// streamLimit computes the maximum number of open calls from the usable memory and --max-streams.
 // By default, open calls may use half of the usable memory.
 func streamLimit(usable int64, streams uint32) int {
 	if streams == 0 {
@@ -72,9 +72,9 @@ func streamLimit(usable int64, streams uint32) int {
 	return int(streams)
 }
 
-// viewLimit returns the maximum memory of all views in bytes, from the usable memory and
-// --view-memory. By default, views may use a quarter of the usable memory. Calls may use half, which
-// leaves a quarter for everything else.
+// viewLimit computes the maximum memory of all views, in bytes, from the usable memory and
+// --view-memory. By default, views may use a quarter of the usable memory. Open calls may use half
+// of the usable memory by default, so that a quarter remains for everything else.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/4, mostViewMemory))
@@ -87,8 +87,8 @@ func viewLimit(usable, view int64) int {
 func returnMemory() { debug.FreeOSMemory() }
 
 // These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The
-// constant garbage is the limit in bytes. However, the limit is never below minGCPercent or above
-// maxGCPercent of the memory in use.
+// limit is maxGarbage bytes, but at least minGCPercent and at most maxGCPercent of the memory in
+// use.
 //
 // Go's default GOGC of 100 is unsuitable for both small and large heaps. With the small heap of an
 // idle replica, Go would collect garbage constantly while thousands of proxies connect. With a
@@ -97,7 +97,7 @@ func returnMemory() { debug.FreeOSMemory() }
 // Until the replica is ready, the limit is garbageAtStart bytes. A replica that is not ready
 // produces much garbage while it lists objects, and no proxy waits for its garbage collector.
 const (
-	garbage        = 64 << 20
+	maxGarbage     = 64 << 20
 	garbageAtStart = 16 << 20
 	minGCPercent   = 15
 	maxGCPercent   = 200
@@ -117,7 +117,7 @@ func tuneGC(ctx context.Context, ready *atomic.Bool) {
 	if ctx.Err() != nil {
 		return
 	}
-	// GOGC is relative to the sum of these metrics.
+	// GOGC is relative to the sum of the live heap, the stacks and the globals.
 	inUse := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},
 		{Name: "/gc/scan/stack:bytes"},
@@ -133,7 +133,7 @@ func tuneGC(ctx context.Context, ready *atomic.Bool) {
 }
 
 func gcPercentOf(inUse uint64, ready bool) int {
-	most := uint64(garbage)
+	most := uint64(maxGarbage)
 	if !ready {
 		most = garbageAtStart
 	}

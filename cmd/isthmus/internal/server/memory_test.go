@@ -62,11 +62,11 @@ func TestViewLimit(t *testing.T) {
 
 func TestGCPercentOf(t *testing.T) {
 	for inUse, want := range map[uint64]int{
-		0:            maxGCPercent,
-		garbage / 4:  maxGCPercent,
-		garbage:      100,
-		2 * garbage:  50,
-		40 * garbage: minGCPercent,
+		0:               maxGCPercent,
+		maxGarbage / 4:  maxGCPercent,
+		maxGarbage:      100,
+		2 * maxGarbage:  50,
+		40 * maxGarbage: minGCPercent,
 	} {
 		if got := gcPercentOf(inUse, true); got != want {
 			t.Errorf("%d in use: %d, not %d", inUse, got, want)
@@ -99,7 +99,7 @@ func TestGCTuner(t *testing.T) {
 		}
 	}
 	percent(func(p int) bool { return p > 100 })
-	ballast := make([]byte, 100*garbage/minGCPercent)
+	ballast := make([]byte, 100*maxGarbage/minGCPercent)
 	percent(func(p int) bool { return p == minGCPercent })
 	runtime.KeepAlive(ballast)
 	ballast = nil

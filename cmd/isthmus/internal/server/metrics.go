@@ -41,8 +41,8 @@ func newBuildMetric(version string) prometheus.Collector {
 // scraped is a prometheus.Collector that computes its series on each scrape.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. Without descriptors, Prometheus does not check the
-// collected metrics.
+// Describe implements prometheus.Collector. Describe sends no descriptors, so that Prometheus does
+// not check the collected metrics.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -53,8 +53,8 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 // federationMetrics collects the numbers of members and endpoints of services. If byService is
-// true, federationMetrics also collects series for each service. All clusters that are not linked
-// share an empty cluster label, because annotations may name any number of unlinked clusters.
+// true, federationMetrics also collects series for each service. The label cluster is empty for all
+// clusters that are not linked, because annotations may name any number of unlinked clusters.
 func federationMetrics(t *federation.Table, byService bool) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		linked := t.Linked()
@@ -124,7 +124,7 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	yielded.WithLabelValues(federation.Local.String())
 	refused := gauges("isthmus_endpoints_refused",
 		"Endpoints in linked clusters that Isthmus rejects, by reason. "+
-			"The address of the endpoint is outside the cluster's address ranges, or belongs to the local cluster. "+
+			"The rejected address is outside the cluster's address ranges, or belongs to the local cluster. "+
 			"See /debug/clusters for examples.", "cluster", "reason")
 	byMember := gauges("isthmus_service_endpoints_offered",
 		"Endpoints that a cluster offers for a watched service port.",
@@ -163,17 +163,16 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 }
 
 var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
-	"How often clients in a zone started to use more tiers (spill) or fewer tiers (return). "+
+	"Number of times that clients in a zone started to use more tiers (spill) or fewer tiers (return). "+
 		"Only watched services are counted.",
 	[]string{"namespace", "service", "direction"}, nil)
 
-// tierMetrics collects the tiers in use for watched services with a preference. The value of the
-// label zone is the zone of Nodes in the local cluster. If the label zone is empty, the zone is
-// unknown.
+// tierMetrics collects the tiers in use for watched services with a preference. The label zone
+// names a zone of the local cluster, and is empty if the zone of the clients is unknown.
 func tierMetrics(t *federation.Table) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		inUse := gauges("isthmus_tier_in_use",
-			"Number of tiers besides the first that clients in a zone use for a service with a preference. "+
+			"Number of tiers, not counting the first, that clients in a zone use for a service with a preference. "+
 				"The value is for the port with the most tiers in use. See /debug/services for the reasons.",
 			"namespace", "service", "zone")
 		for _, s := range t.Steered(false) {

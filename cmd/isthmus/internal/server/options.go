@@ -127,7 +127,7 @@ type options struct {
 	notes []note // logged once there is a logger
 }
 
-// note is a message about a flag's problem that does not prevent Isthmus from starting.
+// note is a message about a flag with a problem that does not prevent Isthmus from starting.
 type note struct {
 	level zapcore.Level
 	text  string
@@ -150,7 +150,7 @@ func (o *options) sections() []cli.Section {
 
 func (o *options) addressFlags(s *pflag.FlagSet) {
 	parse(s, &o.addr, "addr", ":8086", hostPort,
-		"Serve proxies over gRPC at `HOST:PORT`. The replica listens there once it is ready.")
+		"Serve proxies over gRPC at `HOST:PORT`. The replica listens on this address once it is ready.")
 	parse(s, &o.metricsAddr, "metrics-addr", ":9996", hostPort,
 		"Serve admin requests over HTTP at `HOST:PORT`: /ping, /ready, /metrics, a web page at /, /debug/clusters, "+
 			"/debug/services, /debug/streams, /debug/events, /debug/explain, /debug/impact, /debug/version and, "+
@@ -170,7 +170,7 @@ func (o *options) localFlags(s *pflag.FlagSet) {
 			"The default is $KUBECONFIG, ~/.kube/config or the Pod's ServiceAccount.")
 	parse(s, &o.namespace, "controller-namespace", "linkerd", notEmpty("the namespace of Linkerd's control plane"),
 		"Set the `NAMESPACE` of Linkerd's control plane. "+
-			"Isthmus reads link Secrets from this namespace and assigns identities to its control plane Pods.")
+			"Isthmus reads link Secrets from this namespace and assigns identities to the control plane Pods in it.")
 	s.StringVar(&o.domain, "cluster-domain", "",
 		"Set the DNS `DOMAIN` of the local cluster. If the flag is not set, "+
 			"Isthmus uses cluster.local and logs a warning.")
@@ -185,8 +185,8 @@ func (o *options) localFlags(s *pflag.FlagSet) {
 func (o *options) linkedFlags(s *pflag.FlagSet) {
 	parse(s, &o.clusterMemory, "cluster-memory", "", quantity(minClusterMemory),
 		"Limit the estimated memory of each linked cluster's cache to `QUANTITY`, such as 64Mi. "+
-			"A list in progress may use the same amount in addition. "+
-			"If a cluster exceeds the memory cap, Isthmus serves its old cache as stale until the cluster fits again. "+
+			"While a cluster is being listed, it may use twice this amount. "+
+			"If a cluster exceeds the memory cap, its old cache is served as stale until the cluster fits again. "+
 			"The local cluster has no memory cap. "+
 			"The default is a quarter of the usable memory, but at most 256Mi. "+
 			"The usable memory is the smaller of GOMEMLIMIT and the container's memory limit, "+
@@ -201,18 +201,18 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 // ignoredFlags defines flags of older versions that have no effect.
 func (o *options) ignoredFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.relist, "relist", "",
-		"Accept an `INTERVAL`, but only log a warning. Isthmus no longer lists resources periodically.")
+		"Accept an `INTERVAL` for compatibility, and log a warning. Isthmus no longer lists resources periodically.")
 	s.StringVar(&o.audit, "audit", "",
-		"Accept a `DURATION`, but only log a warning. Isthmus no longer lists resources periodically.")
+		"Accept a `DURATION` for compatibility, and log a warning. Isthmus no longer lists resources periodically.")
 }
 
 func (o *options) messageFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.ipv6, "enable-ipv6", true,
 		"Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 address. Requires EndpointSlices.")
 	s.BoolVar(&o.h2Upgrade, "enable-h2-upgrade", true,
-		"Tell proxies that meshed Pods support HTTP/2, so that the proxies upgrade connections.")
+		"Tell proxies that meshed Pods support HTTP/2, so that the proxies upgrade connections to HTTP/2.")
 	s.StringVar(&o.transport, "outbound-transport-mode", "transparent",
-		"Choose the `MODE` of traffic to meshed Pods. "+
+		"Set the `MODE` for traffic to meshed Pods. "+
 			"In mode transport-header, all traffic passes through the inbound port of the Pod's proxy. "+
 			"In mode transparent, only traffic to opaque ports passes through the inbound port.")
 	s.StringVar(&o.opaquePorts, "default-opaque-ports", "",
@@ -224,7 +224,7 @@ func (o *options) messageFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.zoneWeights, "ext-endpoint-zone-weights", false,
 		"Give endpoints in the client's zone ten times the weight of other endpoints (experimental).")
 	s.BoolVar(&o.targetCluster, "target-cluster-label", true,
-		"Add the metric label target_cluster=NAME to endpoints in linked clusters.")
+		"Add target_cluster=NAME to the metric labels of endpoints in linked clusters.")
 }
 
 func (o *options) streamFlags(s *pflag.FlagSet) {
@@ -235,12 +235,12 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 	parse(s, &o.stall, "stream-stall-timeout", "1m", duration(1, longest, "a duration above 0, such as 60s"),
 		"End a stream if its proxy has not read pending messages for `DURATION`.")
 	parse(s, &o.maxAge, "max-connection-age", "30m", parseAge,
-		"Move the streams of each connection older than about `DURATION` to a new connection, one by one. "+
-			"The new connections also reach replicas that were restarted. "+
+		"When a connection is about `DURATION` old, move its streams to a new connection, one by one. "+
+			"New connections can reach all replicas, including replicas that have started recently. "+
 			"Proxies continue to use their endpoints in the meantime. "+
 			"If the duration is 0, connections have no maximum age.")
 	parse(s, &o.maxCalls, "max-concurrent-streams", "10000", number,
-		"Allow at most `NUMBER` open calls per connection. Additional calls wait until one ends. "+
+		"Allow at most `NUMBER` open calls per connection. Additional calls wait until another call ends. "+
 			"A proxy opens one connection, with a few calls per destination. Few proxies need more than 100 calls. "+
 			"Raise the limit if a meshed client, such as Prometheus, connects to more than 10,000 Pods and ports.")
 	parse(s, &o.maxStreams, "max-streams", "", numberOrNone,
@@ -256,10 +256,11 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"Open calls continue. "+
 			"The default is a quarter of the usable memory (see --cluster-memory), but at most 2Gi.")
 	parse(s, &o.delay, "shutdown-delay", "23s", notNegative,
-		"Continue to serve for `DURATION` after SIGTERM while unready, "+
+		"After SIGTERM, become unready but continue to serve for `DURATION`, "+
 			"so that proxies find other replicas through DNS. "+
 			"The period of --drain follows. "+
-			"Both periods together must be at least a second shorter than the Pod's terminationGracePeriodSeconds. "+
+			"--shutdown-delay and --drain together must be at least a second shorter than "+
+			"the Pod's terminationGracePeriodSeconds. "+
 			"The safest choice is a grace period of 60 s with --shutdown-delay=32s --drain=20s; see "+
 			"docs/operations.md.")
 	parse(s, &o.drain, "drain", "6s", notNegative,
@@ -268,10 +269,10 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"Isthmus serves proxies that reconnect during this period. "+
 			"At the end of the period, Isthmus closes the listener and ends the remaining streams. "+
 			"If the duration is 0, all streams end at once. "+
-			"The process exits at most a second after the two periods. "+
-			"The sum of both periods must therefore be at least a second below terminationGracePeriodSeconds (30 by "+
-			"default). "+
-			"Outside of a Pod, Isthmus skips both periods if no stream is open.")
+			"The process exits at most a second after --shutdown-delay and --drain have passed. "+
+			"The sum of --shutdown-delay and --drain must be at least a second below terminationGracePeriodSeconds "+
+			"(30 by default). "+
+			"Outside of a Pod, Isthmus skips --shutdown-delay and --drain if no stream is open.")
 	parse(s, new(uint32), "stream-queue-capacity", "100", number,
 		"Accept a `NUMBER` above 0 for compatibility with Linkerd's arguments. "+
 			"The flag has no effect, because streams have no queues.")
@@ -287,8 +288,8 @@ func (o *options) reportFlags(s *pflag.FlagSet) {
 			"By default, Isthmus does not send traces.")
 	s.BoolVar(&o.serviceMetrics, "service-metrics", false,
 		"Export metrics for each member of each federated service, and for the endpoints that the member offers. "+
-			"The number of series grows with services times clusters.")
-	s.BoolVar(&o.pprof, "enable-pprof", false, "Serve /debug/pprof/ at the admin address.")
+			"The number of series is proportional to the number of services times the number of clusters.")
+	s.BoolVar(&o.pprof, "enable-pprof", false, "Serve /debug/pprof/ on the admin address.")
 	s.BoolVar(&o.queueMetrics, "export-queue-metrics", true,
 		"Export the work queue metrics (workqueue_*) of the writer of EndpointSlices for ExternalWorkloads.")
 	s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
@@ -340,8 +341,8 @@ func (o *options) complete() {
 	}
 }
 
-// parseHTTP2 parses --meshed-http2-client-params. Unknown keys only cause a warning, so that
-// Isthmus accepts the settings of newer Linkerd versions.
+// parseHTTP2 parses --meshed-http2-client-params. Unknown keys cause a warning and not an error, so
+// that Isthmus accepts the settings of newer Linkerd versions.
 func (o *options) parseHTTP2(text string) (*pb.Http2ClientParams, error) {
 	if text == "" {
 		return nil, nil

@@ -40,12 +40,12 @@ type exportSources struct{ labels, serviceExports bool }
 
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "",
-		"Choose the `MODE` in which Isthmus writes Services for the Services that clusters export. "+
+		"Choose the `MODE` in which Isthmus writes local Services for exported Services. "+
 			"In mode off, Isthmus writes nothing. "+
-			"In mode plan, isthmus exports shows what would be written, and no write permission is needed. "+
+			"In mode plan, the command isthmus exports shows what would be written; write permissions are not needed. "+
 			"In mode on, one replica at a time writes the objects, with the permissions in manifests/install/exports. "+
-			"Isthmus writes NAME-CLUSTER for the label mirror.linkerd.io/exported=remote-discovery, "+
-			"and NAME-federated for the label mirror.linkerd.io/federated=member. "+
+			"For the label mirror.linkerd.io/exported=remote-discovery, Isthmus writes a Service NAME-CLUSTER. "+
+			"For the label mirror.linkerd.io/federated=member, Isthmus writes a Service NAME-federated. "+
 			"For ServiceExports, Isthmus writes a ServiceImport and its Service NAME-clusterset. "+
 			"Isthmus never changes other Services, "+
 			"except Services that Linkerd's service mirror wrote before it stopped; see docs/exports.md.",
@@ -64,7 +64,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"in which * matches any characters. "+
 			"A namespace must match at least one pattern, and none of the patterns that start with !. "+
 			"A link Secret's annotation isthmus.io/export-namespaces overrides the patterns. "+
-			"Clusters can never export to the namespaces of --controller-namespace and --multicluster-namespace.")
+			"Clusters can never export to the namespaces in --controller-namespace and --multicluster-namespace.")
 	parse(s, &o.excludeLabels, "export-exclude-labels", "", plan.ParseKeyPatterns,
 		"Do not copy labels whose keys match these comma-separated `PATTERNS` to written objects. "+
 			"In a pattern, * matches any characters. "+
@@ -74,12 +74,13 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"See docs/exports.md for a list of these labels.")
 	parse(s, &o.unlinkedAfter, "unlinked-after", "10m",
 		duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"),
-		"Delete the objects written for a cluster `DURATION` (10s to 168h) after its link Secret is deleted, "+
-			"or after more than half of its exports disappear at once.")
+		"After a link Secret is deleted, wait for `DURATION` (10s to 168h) before deleting the objects "+
+			"that were written for the cluster. "+
+			"Isthmus also waits if more than half of a cluster's exports disappear at once.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
-		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of one linked or local cluster. "+
+		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of one cluster, linked or local. "+
 			"A lower limit does not delete objects for existing exports. "+
-			"Pods cannot start in a namespace with about 2,000 Services.")
+			"In a namespace with more than about 2,000 Services, Pods cannot start.")
 	parse(s, &o.maxPerLink, "max-exports-per-link", strconv.Itoa(plan.DefaultPerLink), exportLimit,
 		"Write at most `NUMBER` objects (1 to 5000) for the exports of one linked cluster. "+
 			"For all clusters together, Isthmus writes at most 5000 objects.")
@@ -95,7 +96,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"DOMAIN/* matches all keys of a domain.")
 	parse(s, &o.multiclusterNamespace, "multicluster-namespace", "linkerd-multicluster", label,
 		"Set the `NAMESPACE` of Linkerd's multicluster extension. "+
-			"The extension keeps its Links and the Leases of its service mirrors there.")
+			"The extension keeps its Links and the Leases of its service mirrors in this namespace.")
 }
 
 func exportLimit(text string) (uint32, error) {
@@ -121,7 +122,7 @@ func parseSources(text string) (of exportSources, err error) {
 }
 
 // selects parses a label selector and returns a function that matches labels. If the selector is
-// empty, selects returns nil, because an empty selector matches nothing here.
+// empty, selects returns nil, because an empty value of the flag matches nothing.
 func selects(selector string) (func(map[string]string) bool, error) {
 	parsed, err := labels.Parse(selector)
 	switch {
@@ -134,7 +135,7 @@ func selects(selector string) (func(map[string]string) bool, error) {
 }
 
 // excludes parses a comma-separated list of label or annotation keys and returns a function that
-// matches keys.
+// reports whether a key matches the list.
 func excludes(list string) (func(key string) bool, error) {
 	var keys []string
 	for key := range strings.SplitSeq(list, ",") {

@@ -47,7 +47,7 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 			"override --min-ready, --return-after and --return-over.")
 	prefer("min-ready", o.preference.MinReady.String(),
 		"Add the next tier at once if the tiers in use have fewer than `NUMBER` ready endpoints. "+
-			"A percentage, such as 50%, refers to all endpoints of these tiers.")
+			"A percentage, such as 50%, refers to all endpoints of the tiers in use.")
 	prefer("return-after", "10s",
 		"Drop a tier once the tiers before it have had enough ready endpoints for `DURATION` (0s to 1h) "+
 			"without interruption.")
@@ -69,7 +69,8 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 		"Set the `NAME` of the local cluster's network. "+
 			"If a link Secret's annotation isthmus.io/network names a different network, "+
 			"the cluster's Pods are unreachable, and Isthmus sends the cluster's Linkerd gateways instead. "+
-			"By default, the network has no name, like the network of link Secrets without the annotation.")
+			"By default, the network has no name. A cluster whose link Secret lacks the annotation "+
+			"isthmus.io/network is also on the network without a name.")
 	parse(s, &o.whenLost, "when-lost", "keep", standing("keep", "last-resort", "withdraw"),
 		"Apply this `ACTION` to a linked cluster whose API has been unreachable for --lost-after. "+
 			"The actions are keep (serve its endpoints), last-resort (serve them only as last resort), "+

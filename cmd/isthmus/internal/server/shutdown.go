@@ -13,8 +13,9 @@ import (
 	"isthmus/grpcapi"
 )
 
-// The following limits keep the steps after the last stream below a second. With the default flags,
-// a shutdown takes up to 29 s of Kubernetes's default grace period of 30 s.
+// With the default flags, --shutdown-delay and --drain take 29 s of Kubernetes's default grace
+// period of 30 s. The limits stopLimit and lastLimit ensure that the rest of the shutdown takes
+// less than a second.
 const (
 	// stopLimit is the maximum time for open calls and connections to end after the listener is
 	// closed.
@@ -22,7 +23,7 @@ const (
 	// lastLimit is the maximum time after stopLimit for completing admin requests and sending trace
 	// spans.
 	lastLimit = 500 * time.Millisecond
-	// goneAfter is how long a replica must have no streams before it assumes that no proxy will
+	// If a replica has had no streams for the duration goneAfter, it assumes that no proxy will
 	// reconnect. A proxy reconnects 0.1 s after its stream has ended.
 	goneAfter = time.Second
 )
@@ -71,8 +72,9 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 // run moves proxies to other replicas and then stops the server that listens on l. Each step has a
 // time limit, so that run returns in time, whatever clients do.
 //
-// If no stream is open, run stops the server at once, unless s.always is set. While other replicas
-// also shut down, some proxies may find only this replica through DNS.
+// If no stream is open, run stops the server at once, unless s.always is set. The always field is
+// set in Pods, because some proxies may find only this replica through DNS while other replicas
+// also shut down.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
 	if n := s.streams(); n > 0 || s.always {
@@ -109,7 +111,7 @@ func (s *shutdown) handOver() {
 	draining.Wait()
 }
 
-// stop closes the listener before it ends the remaining streams. Otherwise, proxies could reconnect
+// stop closes the listener before it ends the remaining streams, so that proxies cannot reconnect
 // to this replica.
 func (s *shutdown) stop(l *trackingListener) {
 	late := time.AfterFunc(stopLimit, func() {

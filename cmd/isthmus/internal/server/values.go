@@ -24,7 +24,8 @@ type parsed[T any] struct {
 	read func(string) (T, error)
 }
 
-// parse adds a flag to s. Errors from the read function must describe the valid values of the flag.
+// parse adds a flag whose value the read function parses. Errors from the read function must
+// describe the valid values of the flag.
 func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string) (T, error), usage string) {
 	p := &parsed[T]{to: to, read: read}
 	if err := p.Set(value); err != nil {
@@ -36,7 +37,7 @@ func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string)
 // String implements pflag.Value.
 func (p *parsed[T]) String() string { return p.text }
 
-// Type implements pflag.Value. If the result is "string", pflag quotes the default in the help.
+// Type implements pflag.Value. For flags of type "string", pflag quotes the default in the help.
 func (p *parsed[T]) Type() string { return fmt.Sprintf("%T", *p.to) }
 
 // Set implements pflag.Value.
@@ -83,13 +84,13 @@ func numberOrNone(text string) (uint32, error) {
 
 const longest = time.Duration(math.MaxInt64)
 
-// duration returns a function that parses durations from least to most. The give argument describes
-// the valid values in error messages.
-func duration(least, most time.Duration, give string) func(string) (time.Duration, error) {
+// duration returns a function that parses a duration and rejects values outside of the given
+// bounds. The hint describes the valid values in error messages.
+func duration(least, most time.Duration, hint string) func(string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < least || d > most {
-			return 0, errors.New("use " + give)
+			return 0, errors.New("use " + hint)
 		}
 		return d, nil
 	}

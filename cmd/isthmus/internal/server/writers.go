@@ -139,8 +139,8 @@ type catalogStore struct {
 
 func (s catalogStore) Exports() (plan.World, bool) { return s.catalog.World(s.Store.Exports()) }
 
-// linkerdState is the cached state of Linkerd's service mirrors, which [exports.Mirrors]
-// implements.
+// linkerdState provides the cached state of Linkerd's service mirrors. Type [exports.Mirrors]
+// implements linkerdState.
 type linkerdState interface {
 	Run(context.Context)
 	Selectors(cluster string) plan.Selectors
