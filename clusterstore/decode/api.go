@@ -44,9 +44,9 @@ const (
 type api struct {
 	http *http.Client
 	base *url.URL
-	// The large channel holds one element while an object larger than maxSmall is in memory. A
-	// server therefore cannot make Isthmus hold several large objects by pausing watches within
-	// them.
+	// The channel holds one element while an object larger than maxSmall is in memory. Without this
+	// limit, a server could make Isthmus hold many large objects, by pausing each watch in the
+	// middle of one.
 	large chan struct{}
 }
 
@@ -60,9 +60,9 @@ type endpoint struct {
 	of   schema.GroupResource
 }
 
-// NewSources returns the sources of the API server at a URL, without sending a request. The HTTP
-// client must not follow redirects. The HTTP client must limit the bodies of error responses, but
-// no other bodies.
+// NewSources returns the Sources for the API server at the given URL. NewSources does not send a
+// request. The HTTP client must not follow redirects, and must limit the size of response bodies
+// for errors only.
 func NewSources(client *http.Client, base *url.URL) Sources {
 	a := &api{client, base, make(chan struct{}, 1)}
 	imports := newNewest(MCSVersions, func(v schema.GroupVersion) Source[*mcs.ServiceImport] {
@@ -118,8 +118,8 @@ func pathOf(v schema.GroupVersion) string {
 	return "/apis/" + v.String()
 }
 
-// get sends a request and returns the body of the response. A status other than 200 is an
-// [apierrors.StatusError], and an unexpected content type is also an error.
+// get sends a request and returns the body of the response. A status other than 200 results in an
+// [apierrors.StatusError]. An unexpected content type is also an error.
 func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string) (io.ReadCloser, error) {
 	query, err := metav1.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
 	if err != nil {
@@ -214,7 +214,8 @@ func (r *endpoint) statusError(response *http.Response, contentType string) erro
 
 var statusKind = metav1.SchemeGroupVersion.WithKind("Status").Kind
 
-// statusError converts a Status to an error, or returns nil if it is not a failure.
+// statusError converts a Status to an error, or returns nil if the Status does not describe a
+// failure.
 func statusError(s *metav1.Status) error {
 	if s.Status != metav1.StatusFailure {
 		return nil

@@ -26,7 +26,7 @@ func newCustom[T any, O interface {
 func (custom[T, O]) accept(string) string { return runtime.ContentTypeJSON }
 
 // list reads a list, in which the metadata and the kind may follow the items.
-func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
+func (c custom[T, O]) list(in *input, each func(data []byte, partial error) error) (all metav1.ListMeta, err error) {
 	v := values{in}
 	var of metav1.TypeMeta
 	err = v.members(func(key string) (err error) {
@@ -59,7 +59,7 @@ func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error)
 
 // next reads an event, which is a JSON object with the members "type" and "object".
 func (c custom[T, O]) next(
-	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error,
+	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, partial error) error,
 ) error {
 	return values{in}.value(func(data []byte) error {
 		var event struct {
@@ -78,9 +78,9 @@ func (c custom[T, O]) next(
 	})
 }
 
-func (custom[T, O]) decode(data []byte, whole error, f func(O, error) error) error {
+func (custom[T, O]) decode(data []byte, partial error, f func(O, error) error) error {
 	o := O(new(T))
-	err := whole
+	err := partial
 	if err == nil {
 		err = unmarshal(data, o)
 	}

@@ -59,8 +59,7 @@ type LinkSpec struct {
 	RemoteDiscoverySelector  *metav1.LabelSelector `json:"remoteDiscoverySelector,omitempty"`
 	FederatedServiceSelector *metav1.LabelSelector `json:"federatedServiceSelector,omitempty"` // not in v1alpha1
 	// ExcludedAnnotations and ExcludedLabels are keys that the service mirror does not copy. The
-	// pattern DOMAIN/* matches all keys in a domain. Versions before v1alpha3 do not have these
-	// fields.
+	// pattern DOMAIN/* matches all keys in a domain. Both fields were added in v1alpha3.
 	ExcludedAnnotations []string `json:"excludedAnnotations,omitempty"`
 	ExcludedLabels      []string `json:"excludedLabels,omitempty"`
 }
@@ -81,7 +80,7 @@ type ServerSpec struct {
 	ProxyProtocol            string                `json:"proxyProtocol,omitempty"`
 }
 
-// ExternalWorkload represents a process that runs outside the cluster, with a proxy.
+// ExternalWorkload represents a process that runs outside the cluster and has a proxy.
 type ExternalWorkload = Resource[ExternalWorkloadSpec, ExternalWorkloadStatus]
 
 type ExternalWorkloadSpec struct {
@@ -121,8 +120,8 @@ type WorkloadCondition struct {
 // of a ServiceProfile is the DNS name of the Service, including the cluster's domain.
 type ServiceProfile = Resource[ServiceProfileSpec, struct{}]
 
-// ServiceProfileSpec contains a nil element wherever a JSON list contains null, which is never
-// valid.
+// ServiceProfileSpec contains a nil element wherever a JSON list contains null. A null element is
+// never valid.
 type ServiceProfileSpec struct {
 	Routes       []*RouteSpec   `json:"routes,omitempty"`
 	RetryBudget  *RetryBudget   `json:"retryBudget,omitempty"`
@@ -138,8 +137,9 @@ type RouteSpec struct {
 	Timeout         string           `json:"timeout,omitempty"` // a Go duration
 }
 
-// Match is a condition for a request or response, which must match all fields that are set.
-// Requests do not have a status, and responses have neither a path nor a method.
+// Match is a condition on a request or a response. To satisfy the condition, the request or
+// response must match every field that is set. Requests do not have a status, and responses have
+// neither a path nor a method.
 type Match struct {
 	All       []*Match `json:"all,omitempty"`
 	Not       *Match   `json:"not,omitempty"`

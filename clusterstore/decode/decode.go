@@ -18,7 +18,7 @@ type Object interface{ metav1.Object }
 // use.
 type Source[O Object] interface {
 	// List requests a list, or one page of a list, and calls a function for every object as it
-	// arrives. The object and its strings are only valid until the function returns, so the
+	// arrives. The object and its strings are valid only until the function returns, so the
 	// function must copy any data that it keeps. For a refused object, the function receives nil
 	// and the reason, and List continues with the next object. If the function returns an error,
 	// List stops and returns the error.
@@ -30,7 +30,7 @@ type Source[O Object] interface {
 // Events receives the events of one watch. An Events is not safe for concurrent use.
 type Events[O Object] interface {
 	// Next waits for the next event, calls a function for the event, and returns the function's
-	// error. The event's object is only valid until the function returns. For an ERROR event, Next
+	// error. The event's object is valid only until the function returns. For an ERROR event, Next
 	// returns an [apierrors.APIStatus] without calling the function. If the server has closed the
 	// watch, Next returns io.EOF. If the watch's context is done, Next returns an error.
 	Next(each func(Event[O]) error) error
@@ -40,7 +40,7 @@ type Events[O Object] interface {
 }
 
 // Event is an event of type ADDED, MODIFIED, DELETED or BOOKMARK. Objects in DELETED and BOOKMARK
-// events are never refused, and may only contain names and a version.
+// events are never refused, but may lack all fields except the names and the version.
 type Event[O Object] struct {
 	Type    watch.EventType
 	Object  O
@@ -68,15 +68,15 @@ type Sources struct {
 	// Nodes returns Nodes with their addresses and Pod CIDRs. API servers send about ten kilobytes
 	// per Node.
 	Nodes Source[*corev1.Node]
-	// The following sources only return the metadata of objects.
+	// The following sources return only the metadata of objects.
 	ReplicaSets, Jobs, NodeMetadata, Namespaces Source[*metav1.PartialObjectMetadata]
 	// ConfigMaps returns the source for the metadata of the ConfigMaps in a namespace.
 	ConfigMaps func(namespace string) Source[*metav1.PartialObjectMetadata]
 
 	// Serves uses API discovery to find out whether the API server serves a resource in one of the
-	// given versions. Serves returns an error if API discovery fails, contradicts itself, or does
-	// not respond like an API server. Serves sends one request, plus one for each given version
-	// that the server serves.
+	// given versions. Serves returns an error if API discovery fails, or if the responses
+	// contradict each other or do not come from an API server. Serves sends one request, plus one
+	// for each given version that the server serves.
 	Serves func(ctx context.Context, resource string, in ...schema.GroupVersion) (bool, error)
 
 	// Document requests a path and decodes the JSON response of up to 1 MiB with encoding/json. Any

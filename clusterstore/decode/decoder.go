@@ -21,7 +21,8 @@ type decoder[T any] struct {
 	room   room
 }
 
-// newKind returns a kind. The text argument lists the fields to decode, in the format of kinds.go.
+// newKind returns a kind whose decoders decode the listed fields. The list has the format that
+// kinds.go describes.
 func newKind[T any](of schema.GroupVersionKind, text string) *kind[T] {
 	k := &kind[T]{GroupVersionKind: of}
 	fields := usedFields(text)
@@ -48,8 +49,8 @@ func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	return err
 }
 
-// room is a limited amount of memory that a decoder reuses for one object after another, so that
-// decoding usually creates no garbage. For larger objects, the decoder allocates additional memory.
+// room is the memory that a decoder reuses for one object after another. Decoding an object creates
+// garbage only if the object needs more memory.
 type room struct {
 	clears []func()
 }
@@ -113,7 +114,7 @@ func (s *shelf) grow(list reflect.Value) reflect.Value {
 	return list.Index(n)
 }
 
-// holds reports whether the list element with index n is the next free value of the shelf.
+// holds reports whether list element n uses the memory of the next free value in the shelf.
 func (s *shelf) holds(list reflect.Value, n int) bool {
 	if s.used == s.all.Len() || n == list.Cap() {
 		return false

@@ -11,7 +11,7 @@
 //   - Decoded fields (kinds.go) have the same values as with client-go. Tests compare the results
 //     with those of client-go.
 //   - Only annotations in the domains of Linkerd and Isthmus are decoded. Environment variables are
-//     only decoded if they contain a proxy's addresses. From managedFields, only the time of the
+//     decoded only if they contain a proxy's addresses. From managedFields, only the time of the
 //     newest update is decoded.
 //   - A list or page is never held in memory as a whole. Objects of up to 64 KiB are read into
 //     shared buffers. Only one larger object per API server is in memory at a time. An idle watch
@@ -20,8 +20,8 @@
 //     string, or cannot be decoded. The caller receives the object's name and version, and decoding
 //     continues with the next object.
 //   - If the API's own validation limits a list or a string, the package applies the same limit.
-//   - Objects in DELETED and BOOKMARK events are never refused, but may only contain names and a
-//     version.
+//   - Objects in DELETED and BOOKMARK events are never refused, but may lack all fields except the
+//     names and the version.
 //   - A response fails if it contains something that no API server sends, such as an object of the
 //     wrong kind or without a name, or a built-in Kubernetes kind in JSON. The limits are 253 bytes
 //     for a name, 16 MiB for an object, 4 MiB for a JSON object, 256 MiB for a list, and 64 KiB for
@@ -44,21 +44,22 @@
 //   - Tables set fields with reflection instead. A table is built from a list of field names and
 //     from the protobuf tags of Kubernetes' own structs. Separate functions for each field were not
 //     faster, and filtering the bytes before decoding cost more time than it saved.
-//   - For JSON, the package only finds where each value ends, and encoding/json decodes the value.
+//   - For JSON, the package finds only the end of each value, and encoding/json decodes the value.
 //     A json.Decoder is not used, because a hostile server could make it scan the same white space
 //     again and again. A json.Decoder also retains the memory of the largest value until the list
 //     ends.
 //   - Decoded strings share the memory of the buffer ([unsafe.String]), because most strings are
-//     only compared or looked up. The bytes of Secrets are copied first, because most of them are
-//     cached.
-//   - Custom resources, which API servers only send in JSON, are decoded as a whole, because a
+//     compared or looked up, but not stored. The bytes of a Secret are copied first, because most
+//     of its strings are cached.
+//   - Custom resources, which API servers send only in JSON, are decoded completely, because a
 //     cluster has few of them.
 //   - MCS-API resources are decoded into the types of the MCS-API, and refused if any part is
 //     malformed.
 //
-// Linkerd's custom resources ([ServiceProfile], [Server], [ExternalWorkload], [Link]) are decoded
-// into types of this package that only contain the fields that Isthmus reads. Importing Linkerd's
-// module would add all dependencies of Linkerd's control plane. The types follow these rules:
+// This package defines its own types for Linkerd's custom resources ([ServiceProfile], [Server],
+// [ExternalWorkload], [Link]). The types contain only the fields that Isthmus reads. Importing
+// Linkerd's module would add all dependencies of Linkerd's control plane. The types follow these
+// rules:
 //
 //   - A malformed spec or status is set to its zero value, so that the other objects in the list
 //     remain readable. If the spec is malformed, the Invalid field holds the reason.

@@ -18,9 +18,9 @@ type input struct {
 
 var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
 
-// part reads an object and calls f with its bytes, which are only valid until f returns. If the
-// object is too large, f receives an error and only the beginning of the object.
-func (in *input) part(size uint64, f func(data []byte, whole error) error) error {
+// part reads an object and calls f with its bytes, which are valid only until f returns. If the
+// object is too large, f receives an error and the beginning of the object.
+func (in *input) part(size uint64, f func(data []byte, partial error) error) error {
 	if size > maxFrame {
 		return errFrame(size)
 	}
@@ -57,9 +57,9 @@ func (in *input) hold() (release func(), err error) {
 	}
 }
 
-// fields reads a message of the given size. For each field, the function f receives the number and
-// size of the field, and must read the field. If the input ends after a complete field, the result
-// is io.EOF.
+// fields reads a message of the given size. For each field, fields calls f with the number and the
+// size of the field, and f must read the field. If the input ends after a complete field, the
+// result is io.EOF.
 func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
 	for left > 0 {
 		tag, err := binary.ReadUvarint(in)

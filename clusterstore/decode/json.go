@@ -31,7 +31,7 @@ var (
 )
 
 // values reads JSON values as they arrive. To find the end of a value, each byte is scanned only
-// once. Syntax errors are detected when the value is decoded.
+// once. Syntax errors are not detected until a value is decoded.
 type values struct{ *input }
 
 // first skips white space and returns the next byte without consuming it.
@@ -48,8 +48,8 @@ func (v values) first() (byte, error) {
 	return 0, errBlanks
 }
 
-// expect skips white space and consumes the next byte. Any byte other than the wanted one is an
-// error.
+// expect skips white space and consumes the next byte. If the byte is not the wanted byte, expect
+// returns an error.
 func (v values) expect(wanted byte) error {
 	c, err := v.first()
 	if err == nil && c != wanted {
@@ -115,7 +115,7 @@ func (v values) text() (text string, err error) {
 	return text, err
 }
 
-// value reads the next JSON value and calls f with its bytes, which are only valid until f returns.
+// value reads the next JSON value and calls f with its bytes, which are valid only until f returns.
 // If the value is larger than maxObject, the result is an error.
 func (v values) value(f func(data []byte) error) error {
 	if _, err := v.first(); err != nil {

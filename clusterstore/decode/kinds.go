@@ -11,9 +11,9 @@ import (
 
 // These constants list the JSON names of the fields to decode. Braces enclose the fields of a
 // struct. A number after a string is the maximum length of the string in bytes. The default maximum
-// is maxText. A number after a list or map is the maximum number of elements. A second number
-// limits the elements of all lists at the same path of one object. If the API's own validation
-// limits a list or a string, this package applies the same limit.
+// is maxText. A number after a list or map is the maximum number of elements. If an object contains
+// several lists at the same path, a second number limits their total number of elements. If the
+// API's own validation limits a list or a string, this package applies the same limit.
 const (
 	usedMeta = `metadata {
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp
@@ -43,9 +43,9 @@ const (
 			` + usedReference + `
 		}
 		ports 20000 { name protocol port }`
-	// API servers only limit the total size of Endpoints, so these limits are derived from that
-	// size. The nodeName of a ready address is not decoded, because the Pod determines the location
-	// of the address.
+	// The limits for Endpoints are derived from the maximum size of an object, because API servers
+	// do not limit the lists themselves. The nodeName of a ready address is not decoded, because
+	// the Pod determines the location of the address.
 	usedEndpoints = usedMeta + `
 		subsets 50000 {
 			addresses 150000 { ip hostname ` + usedReference + ` }
@@ -74,7 +74,7 @@ func init() { secrets.copies = true }
 //lint:ignore SA1019 Endpoints are read with --enable-endpoint-slices=false
 type coreEndpoints = corev1.Endpoints
 
-// partialVersion is [metav1.SchemeGroupVersion] with the group, which that variable lacks.
+// partialVersion contains the group, unlike [metav1.SchemeGroupVersion].
 var partialVersion = schema.GroupVersion{Group: metav1.GroupName, Version: "v1"}
 
 func usedAnnotation(key string) bool {

@@ -46,7 +46,7 @@ func (p protobuf[T, O]) accept(suffix string) string {
 // list reads a list, which is encoded as a prefix and a runtime.Unknown. In the raw bytes of the
 // runtime.Unknown, field 1 is the metadata of the list, and each occurrence of field 2 is an
 // object.
-func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
+func (p protobuf[T, O]) list(in *input, each func(data []byte, partial error) error) (all metav1.ListMeta, err error) {
 	prefix, err := in.Peek(len(protobufPrefix))
 	switch {
 	case err != nil:
@@ -96,7 +96,7 @@ func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) erro
 
 // next reads a frame, which consists of a length and a metav1.WatchEvent.
 func (p protobuf[T, O]) next(
-	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error,
+	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, partial error) error,
 ) error {
 	head, err := in.Peek(4)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p protobuf[T, O]) next(
 	}
 	size := binary.BigEndian.Uint32(head)
 	_, _ = in.Discard(len(head))
-	return in.part(uint64(size), func(data []byte, whole error) error {
+	return in.part(uint64(size), func(data []byte, partial error) error {
 		var as watch.EventType
 		var of schema.GroupVersionKind
 		var object []byte
@@ -123,17 +123,17 @@ func (p protobuf[T, O]) next(
 				})
 			}
 		})
-		return f(as, of, object, whole)
+		return f(as, of, object, partial)
 	})
 }
 
-func (p protobuf[T, O]) decode(data []byte, whole error, f func(O, error) error) error {
+func (p protobuf[T, O]) decode(data []byte, partial error, f func(O, error) error) error {
 	if p.copies {
 		data = bytes.Clone(data)
 	}
 	return p.use(func(d *decoder[T]) error {
 		o := O(&d.object)
-		err := whole
+		err := partial
 		if err == nil {
 			err = d.decode(data)
 		}

@@ -18,18 +18,18 @@ import (
 
 // format is the encoding of a kind, which is either protobuf or JSON.
 type format[O Object] interface {
-	// accept returns the content type to request. The suffix is "List" for a list and "" for an
-	// object.
+	// accept returns the content type to request. The suffix argument is "List" for a list, and ""
+	// for an object.
 	accept(suffix string) string
 	// list reads a list and, like [input.part], calls a function with the bytes of each object.
-	list(in *input, each func(data []byte, whole error) error) (metav1.ListMeta, error)
-	// next reads an event and calls f with its object. If there are no more events, next returns
+	list(in *input, each func(data []byte, partial error) error) (metav1.ListMeta, error)
+	// next reads an event and calls f with its object. When the watch has ended, next returns
 	// io.EOF.
-	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error
-	// decode decodes an object and calls f with the result. If the argument named whole is not nil,
-	// the object is incomplete. If the object is incomplete or cannot be decoded, f receives an
-	// error, and an object that contains only the names and the version.
-	decode(data []byte, whole error, f func(O, error) error) error
+	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, partial error) error) error
+	// decode decodes an object and calls f with the result. A non-nil error named partial means
+	// that the data is incomplete. If the object is incomplete or cannot be decoded, f receives an
+	// error and an object with only the names and the version.
+	decode(data []byte, partial error, f func(O, error) error) error
 	// status converts an encoded Status to an error, or returns nil if it is not the Status of a
 	// failure.
 	status(data []byte) error
@@ -58,19 +58,19 @@ func (s *source[O]) List(
 	defer readers.Put(from)
 	from.Reset(limited(body, maxList))
 	defer from.Reset(nil)
-	all, err = s.list(&input{Reader: from, api: s.api, ctx: ctx}, func(data []byte, whole error) error {
-		return s.object(data, whole, each)
+	all, err = s.list(&input{Reader: from, api: s.api, ctx: ctx}, func(data []byte, partial error) error {
+		return s.object(data, partial, each)
 	})
 	return all, cutOff(err)
 }
 
-// object decodes an object and calls a function with the object, or with the reason why it is
-// refused.
-func (s *source[O]) object(data []byte, whole error, each func(O, *Refused) error) error {
-	return s.decode(data, whole, func(o O, err error) error {
+// object decodes an object and calls a function, either with the object or with the reason why the
+// object is refused.
+func (s *source[O]) object(data []byte, partial error, each func(O, *Refused) error) error {
+	return s.decode(data, partial, func(o O, err error) error {
 		version := o.GetResourceVersion()
 		if len(version) > maxName {
-			err = fmt.Errorf("its resourceVersion is longer than %d bytes", maxName)
+			err = fmt.Errorf("the resourceVersion is longer than %d bytes", maxName)
 			version = ""
 		}
 		switch {
@@ -102,17 +102,17 @@ type events[O Object] struct {
 func (e *events[O]) Close() error { return e.body.Close() }
 
 func (e *events[O]) Next(each func(Event[O]) error) error {
-	return e.source.next(&e.in, func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error {
-		return e.source.event(as, of, data, whole, each)
+	return e.source.next(&e.in, func(as watch.EventType, of schema.GroupVersionKind, data []byte, partial error) error {
+		return e.source.event(as, of, data, partial, each)
 	})
 }
 
 func (s *source[O]) event(
-	as watch.EventType, of schema.GroupVersionKind, data []byte, whole error, each func(Event[O]) error,
+	as watch.EventType, of schema.GroupVersionKind, data []byte, partial error, each func(Event[O]) error,
 ) error {
 	switch as {
 	case watch.Error:
-		if whole == nil && len(data) <= maxStatus && of.Kind == statusKind {
+		if partial == nil && len(data) <= maxStatus && of.Kind == statusKind {
 			if err := s.status(data); err != nil {
 				return err
 			}
@@ -126,9 +126,9 @@ func (s *source[O]) event(
 		return errKind("an event", s.kind.Kind)
 	}
 	if as == watch.Added || as == watch.Modified {
-		return s.object(data, whole, func(o O, refused *Refused) error { return each(Event[O]{as, o, refused}) })
+		return s.object(data, partial, func(o O, refused *Refused) error { return each(Event[O]{as, o, refused}) })
 	}
-	return s.decode(data, whole, func(o O, _ error) error {
+	return s.decode(data, partial, func(o O, _ error) error {
 		if as == watch.Deleted && !isKey(o) { // bookmarks have no name
 			return errNoKey
 		}

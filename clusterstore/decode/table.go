@@ -66,8 +66,7 @@ func (t table) decode(into reflect.Value, data []byte) error {
 	return nil
 }
 
-// Decoding does not copy strings, so these maximum lengths, in bytes, protect the caches of
-// callers.
+// A caller may cache strings, so the decoder limits their lengths, in bytes.
 const (
 	maxName       = 253       // of an object's name, as in API servers
 	maxText       = 16 << 10  // more than any used field may have
@@ -78,9 +77,9 @@ func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len
 
 type used struct {
 	path string // path in error messages
-	// each is the maximum number of elements in a list, or the maximum length of a string in bytes.
-	// Zero means the default length. all is the maximum number of elements in all lists at the same
-	// path of one object.
+	// each limits the elements of a single list, or the bytes of a string. Zero means the default
+	// length. The all field limits the total number of elements in all lists at the same path of an
+	// object.
 	each, all int
 	below     map[string]*used
 }

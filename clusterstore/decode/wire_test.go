@@ -351,7 +351,7 @@ func TestNoKey(t *testing.T) {
 	}
 	got, _, err := listed(binarySource(podList(t, pod(t, "a", 0, version))).Pods)
 	must(t, err)
-	equal(t, got, "ns/a@: its resourceVersion is longer than 253 bytes")
+	equal(t, got, "ns/a@: the resourceVersion is longer than 253 bytes")
 	for _, name := range []string{"", long, "//ns/n", `a","namespace":"n/s`} {
 		for _, as := range []string{"ADDED", "DELETED"} {
 			object := strings.Replace(serverText, "%q", `"`+name+`"`, 1)
