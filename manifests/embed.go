@@ -2,8 +2,8 @@ package manifests
 
 import _ "embed" // RemoteAccess
 
-// RemoteAccess contains link/remote-access.yaml. Except for the names and the token, "isthmus link"
-// creates the objects in this file in the linked cluster.
+// RemoteAccess contains link/remote-access.yaml. The command "isthmus link" creates the objects of
+// remote-access.yaml in the linked cluster, except for their names and the token.
 //
 //go:embed link/remote-access.yaml
 var RemoteAccess []byte

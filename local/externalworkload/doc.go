@@ -1,6 +1,6 @@
 // Package externalworkload writes EndpointSlices for Services that select ExternalWorkloads, as the
 // EndpointSlice controller of Kubernetes does for Services that select Pods. Only one replica
-// writes at a time, because its [Writer] must hold a Lease (see local/lease).
+// writes at a time, because a [Writer] must hold a Lease (see local/lease).
 //
 //	w, err := externalworkload.New(externalworkload.Options{
 //		Client:    client,
@@ -21,32 +21,32 @@
 //   - A Service without a selector has no slices with the mark. The writer does not change slices
 //     without the mark.
 //   - Slices depend only on the current objects, not on their order or history. The writer corrects
-//     slices that others edit or delete. While ExternalWorkloads cannot be read, slices do not
-//     change.
+//     slices that other clients edit or delete. While ExternalWorkloads cannot be read, slices do
+//     not change.
 //   - Between two writes, every endpoint is in at least one slice. A slice keeps an endpoint until
 //     the slice that receives the endpoint has been written. After a failed write for a Service,
 //     the writer does not delete the Service's slices.
 //   - The writer omits endpoints and ports that an API server would reject, and still writes the
-//     others. Status and one log line report what was omitted.
+//     remaining ones. Status and one log line report the omitted endpoints and ports.
 //
 // Callers may rely on the following rules for writes:
 //
 //   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
 //     lost.
 //   - When Run's context ends, Run finishes pending writes and then releases the Lease, so that
-//     another replica continues within seconds. Each write takes at most 10 s, however the API
-//     server behaves, so Run always returns.
-//   - Run does not return early, whatever the API server responds and whatever the objects contain.
-//     A failed write does not delay other Services. The writer retries it indefinitely, with a
-//     back-off from 1 s to 5 min.
+//     another replica continues within seconds. Each write takes at most 10 s, so Run always
+//     returns.
+//   - Run does not return early, even if the API server returns errors or objects are invalid. A
+//     failed write does not delay other Services. The writer retries a failed write indefinitely,
+//     with a back-off from 1 s to 5 min.
 //   - Namespaces take turns, and each namespace may have only a few writes in progress (see
 //     local/lease). A write that hangs for 10 s is canceled. Other Services of the namespace are
-//     delayed only if several of its writes hang.
+//     delayed only if several writes in the namespace hang.
 //   - The writer waits 50 ms after a change to collect further changes. After a change to a
-//     workload, it finds the workload's Services and then waits another 50 ms, or up to a second in
-//     a namespace with more than 500 Services.
-//   - Each Service is written at most once a second. Each differing slice needs one write, or two
-//     if slices exchange endpoints.
+//     workload, the writer finds the affected Services and then waits another 50 ms. In a namespace
+//     with more than 500 Services, the second wait takes up to a second.
+//   - Each Service is written at most once a second. Each slice that differs is written once, or
+//     twice if slices exchange endpoints.
 //
 // The Lease, the mark, and the names and contents of slices are the same as those of Linkerd's
 // controller. Either program can take over from the other without a write, unless a Service has

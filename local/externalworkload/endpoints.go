@@ -28,7 +28,7 @@ type group struct {
 	endpoints map[string]discoveryv1.Endpoint // by name of the workload
 }
 
-// fill moves endpoints of the group into those of its slices that have room for more endpoints.
+// fill moves endpoints of the group into slices of the group that have room for more endpoints.
 // Slices that have to be written anyway are filled first.
 func (g *group) fill(kept []*packed) {
 	names := slices.Sorted(maps.Keys(g.endpoints))
@@ -115,15 +115,15 @@ func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	return types
 }
 
-// noHost reports whether an address is in 0.0.0.0/8 or is the limited broadcast address. Such an
-// address cannot belong to a host.
+// noHost reports whether an address cannot belong to a host, because it is in 0.0.0.0/8 or is the
+// limited broadcast address.
 func noHost(ip netip.Addr) bool {
 	return ip.Is4() && (ip.As4()[0] == 0 || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}))
 }
 
-// addressesOf returns a workload's distinct addresses by type, in their original order. IPv4-mapped
-// IPv6 addresses count as IPv4. Addresses that API servers would reject, or that cannot belong to a
-// host, are omitted.
+// addressesOf returns the distinct addresses of a workload by type, in the order of the workload.
+// IPv4-mapped IPv6 addresses are treated as IPv4. Addresses that API servers would reject, or that
+// cannot belong to a host, are omitted.
 func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[discoveryv1.AddressType][]string {
 	found := make(map[discoveryv1.AddressType][]string, 1)
 	for _, x := range w.Spec.WorkloadIPs {

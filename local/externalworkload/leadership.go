@@ -32,9 +32,9 @@ const (
 	manyFailures = 8
 	// readyCheck is the time between two checks that ExternalWorkloads can be read.
 	readyCheck = time.Second
-	// maxChanges is the maximum number of changed workloads in a namespace that are matched against
-	// its Services. After more changes, the writer syncs all Services of the namespace, because
-	// matching would take as long.
+	// maxChanges limits how many changed workloads are matched against the Services of a namespace.
+	// If more workloads have changed, the writer syncs all Services of the namespace, because
+	// matching would take as long as syncing.
 	maxChanges = 1000
 	// In a namespace with more than manyServices Services, the writer matches changed workloads
 	// only once a second. Each match reads all Services of the namespace. With 5,000 Services,
@@ -55,8 +55,8 @@ type leadership struct {
 	waiting map[federation.ServiceID]time.Time // start of the wait, by Service to sync
 	begun   map[federation.ServiceID]time.Time // start of the sync, by Service being synced
 	written map[federation.ServiceID]bool      // Services whose slices this leadership has written
-	// changes maps each namespace to its changed workloads, with their labels before and after each
-	// change. A list with more than maxChanges changes is incomplete.
+	// changes lists, for each namespace, the labels of changed workloads before and after each
+	// change. A list with more than maxChanges entries is incomplete.
 	changes map[string][]map[string]string
 }
 
@@ -76,8 +76,8 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// run syncs all Services that have workloads or slices, and all Services that change. run returns
-// when its context and the last writes have ended.
+// run syncs all Services that have workloads or slices, and all Services that change later. The
+// method returns when its context and the last writes have ended.
 func (t *leadership) run(work context.Context) {
 	select {
 	case <-work.Done():
@@ -103,8 +103,8 @@ func (t *leadership) mark(svc federation.ServiceID) {
 	t.changed.Set(struct{}{})
 }
 
-// serviceChanged queues a Service that may have slices for ExternalWorkloads, which few Services
-// have. The goroutine that watches the cluster calls serviceChanged, so its cost must not depend on
+// serviceChanged queues a Service if the Service may have slices for ExternalWorkloads. The
+// goroutine that watches the cluster calls serviceChanged, so the cost of a call must not depend on
 // the number of objects.
 func (t *leadership) serviceChanged(svc federation.ServiceID) {
 	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || len(t.problems.Of(svc)) > 0 {
@@ -113,8 +113,8 @@ func (t *leadership) serviceChanged(svc federation.ServiceID) {
 }
 
 // workloadChanged records a changed workload. The before argument is nil for a new workload, and
-// after is nil for a deleted workload. The affected Services are found later, in the namespace's
-// turn, because a namespace may have thousands of workloads and Services.
+// the after argument is nil for a deleted workload. The affected Services are found later, in a
+// task for the namespace, because a namespace may have thousands of workloads and Services.
 func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.mu.Lock()
 	for i, w := range []*decode.ExternalWorkload{before, after} {
@@ -129,8 +129,8 @@ func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.changed.Set(struct{}{})
 }
 
-// markConcerned queues the Services that select a changed workload of a namespace, by its labels
-// before or after the change. If the namespace has many Services, the result is true.
+// markConcerned queues the Services in a namespace that select a changed workload by its labels
+// before or after the change. The result reports whether the namespace has many Services.
 func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
@@ -146,7 +146,7 @@ func (t *leadership) markConcerned(namespace string) (long bool) {
 	return len(all) > manyServices
 }
 
-// isSelected reports whether a Service selects workloads with these labels in its namespace. A
+// isSelected reports whether a Service selects workloads with the given labels in its namespace. A
 // Service without a selector selects no workloads.
 func isSelected(svc *corev1.Service, labels map[string]string) bool {
 	for key, want := range svc.Spec.Selector {
@@ -162,7 +162,7 @@ func nameOf(svc *corev1.Service) federation.ServiceID {
 }
 
 // mayHaveSlices reports whether a Service may have slices with the writer's mark. The cluster's
-// cache may still lack slices that this leadership has written.
+// cache may lack slices that this leader has just written.
 func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	t.mu.Lock()
 	written := t.written[svc]
@@ -195,8 +195,9 @@ func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service. Because the task may begin some time after the pass, do first checks that
-// ExternalWorkloads can still be read. If the sync fails, do queues the Service again.
+// do syncs one Service. The method checks first whether ExternalWorkloads can still be read,
+// because the task may begin some time after the pass. If the sync fails, the Service is queued
+// again.
 func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
 		return lease.Outcome{Again: true}
@@ -232,11 +233,11 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 	return lease.Outcome{Problem: err.Error()}
 }
 
-// sync writes a Service's slices until they are correct, and returns whether it wrote a slice.
-// After its context has ended or the Lease is lost, sync begins no more writes.
+// sync writes a Service's slices until they are correct, and returns whether it wrote a slice. No
+// write begins after the context has ended or the Lease is lost.
 //
-// sync lists the slices first, and updates or deletes only the versions that it has read. If a
-// Service has no slices and selects no workloads, sync sends no requests.
+// The slices are listed first, and only the listed versions are updated or deleted. If a Service
+// has no slices and selects no workloads, sync sends no requests.
 func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
 	svc := t.cluster.Selecting(name)
 	if svc == nil { // deleted; garbage collection removes its slices
@@ -298,8 +299,8 @@ func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 }
 
 // execute executes a plan, and usually stops at the first error. If the API server rejects a slice
-// as invalid, execute continues, but does not delete slices. Other slices then keep the endpoints
-// that the rejected slice should receive from them.
+// as invalid, execute continues, but does not delete slices. While a slice is rejected, other
+// slices keep the endpoints that the rejected slice should receive.
 func (t *leadership) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	versions := make(map[string]string) // by name of written slices; some slices are written twice
@@ -344,8 +345,8 @@ func (t *leadership) execute(work context.Context, p plan, name federation.Servi
 	return errors.Join(refused...)
 }
 
-// write writes one slice, and returns the slice as the API server stored it, or its argument for a
-// deletion.
+// write writes one slice, and returns the slice as the API server stored it. For a deletion, write
+// returns its argument.
 func (t *leadership) write(
 	ctx context.Context, op operation, s *discoveryv1.EndpointSlice,
 ) (*discoveryv1.EndpointSlice, error) {

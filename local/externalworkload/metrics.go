@@ -49,7 +49,7 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[lead
 		m.writes,
 		s.Gauge(
 			"isthmus_endpointslice_writer_leading",
-			"1 while this replica writes the EndpointSlices for ExternalWorkloads.",
+			"1 while this replica writes the EndpointSlices for ExternalWorkloads, otherwise 0.",
 			nil,
 			func(*leadership) float64 { return 1 },
 		),

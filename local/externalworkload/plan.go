@@ -17,30 +17,30 @@ import (
 // plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// The move list contains updates of slices that give endpoints to other slices. The updates in
-	// move follow once the other slices have received the endpoints.
+	// The move list contains updates that move endpoints to other slices. Updates in the move list
+	// are executed after the slices that receive the endpoints have been written.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// The instead map contains replacements for the updates in move. A replacement is used after
-	// the API server has rejected a slice, and keeps the endpoints that the update would give to
-	// other slices. An update has no replacement if the slice would not change, or if its ports
-	// change, because the kept endpoints would have the wrong ports.
+	// The instead map contains replacements for updates in the move list. A replacement is executed
+	// after the API server has rejected a slice, and keeps the endpoints that the update would move
+	// to other slices. If the ports of a slice change, kept endpoints would have the wrong ports,
+	// so the update has no replacement. An update whose replacement would not change the slice has
+	// no replacement either.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
 // newPlan plans the writes for a Service from the workloads that the Service selects and from the
-// existing slices. newPlan does not modify its arguments. If ctx ends, the plan is incomplete.
+// existing slices. The arguments are not modified. If ctx ends, the plan is incomplete.
 //
-// Unchanged endpoints stay in their slice, and only slices that differ are written. New endpoints
-// are first added to slices that are written anyway, and then to other slices with room. If no
-// slice has room, new endpoints are added to a slice that would otherwise be deleted, or else to a
-// new slice. With this strategy, full slices stay full, but sparse slices are not merged.
+// Unchanged endpoints stay in their slice, and only slices with different contents are written. New
+// endpoints are first added to slices that are written anyway, and then to other slices with room.
+// If no slice has room, new endpoints are added to a slice that would otherwise be deleted, or else
+// to a new slice. Full slices stay full, but sparse slices are not merged.
 //
 // Endpoints are never missing between two writes, because a slice that gives endpoints to other
-// slices is written after those slices. The only exception is slices with more than 900 endpoints,
-// which only other programs create. Because API servers accept at most 1,000 endpoints in a slice,
-// endpoints of such slices may be missing while slices exchange endpoints, or after a slice was
-// rejected.
+// slices is written after those slices. Endpoints may be missing from slices with more than 900
+// endpoints, because API servers accept at most 1,000 endpoints in a slice. Only other programs
+// create slices with so many endpoints.
 //
 // The plan does not create slices for a Service that is being deleted. Existing slices of the
 // Service are updated until garbage collection removes them.
@@ -96,8 +96,9 @@ func (p *plan) pack(
 	p.order(svc, t, append(all, p.place(groups, spare)...))
 }
 
-// place puts the remaining endpoints of groups into spare and new slices. If the ports of a spare
-// slice change, its endpoints stay together, if possible in the same slice.
+// place assigns the remaining endpoints to spare slices, which keep none of their endpoints, and to
+// new slices. If the ports of a spare slice change, the endpoints of the slice stay together, if
+// possible in the same slice.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
 	home := make(map[string]int) // workload → index of its spare slice, minus len(spare)
 	for i, s := range spare {
@@ -129,8 +130,8 @@ func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSl
 	return all
 }
 
-// order plans the writes for slices of one address type. A slice that gives endpoints to other
-// slices is written after those slices.
+// order determines the order in which the slices of one address type are written. A slice that
+// gives endpoints to other slices is written after those slices.
 func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*packed) {
 	to := make(map[string]*packed) // workload → slice that receives it
 	for _, x := range all {
@@ -157,15 +158,15 @@ func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*pack
 	}
 }
 
-// If slices wait for each other in a cycle, writeFirst breaks the cycle. The plan first adds the
-// new endpoints to slice x, and later removes the other endpoints from x. If x is spare, its ports
-// change, so a new slice replaces x, unless the Service is being deleted.
+// writeFirst breaks a cycle of slices that wait for each other. The plan first adds new endpoints
+// to the given slice, and later removes endpoints that move to other slices. A spare slice would
+// change its ports, so a new slice replaces the spare slice unless the Service is being deleted.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
 	case !x.spare:
 		x.first = true
-		if both := x.both(svc); both != nil {
+		if both := x.withMoved(svc); both != nil {
 			p.update = append(p.update, both)
 		}
 	case svc.DeletionTimestamp == nil:
@@ -186,7 +187,7 @@ func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) 
 	default:
 		s := withContents(x.slice, svc, x.group.ports, x.endpoints)
 		p.move = append(p.move, s)
-		if both := x.both(svc); both != nil && !x.spare && !x.first {
+		if both := x.withMoved(svc); both != nil && !x.spare && !x.first {
 			p.instead[s] = both
 		}
 	}
@@ -204,8 +205,8 @@ type packed struct {
 	has       bool                   // a planned write adds its endpoints
 }
 
-// If a slice already contains endpoints of group g, keep assigns these endpoints to the slice,
-// removes them from g, and sets their wanted state. If g is nil, the slice keeps no endpoints.
+// keep assigns to a slice those endpoints of the group that the slice already contains, and removes
+// the endpoints from the group. If the group is nil, the slice keeps no endpoints.
 func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	x := &packed{slice: s, group: g}
 	if g == nil {
@@ -220,8 +221,7 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	return x
 }
 
-// give finds the endpoints that a slice gives to other slices, and returns the slices that receive
-// endpoints.
+// give finds the endpoints that move from a slice to other slices, and returns the other slices.
 func (x *packed) give(to map[string]*packed) (others []*packed) {
 	if x.slice == nil {
 		return nil
@@ -235,10 +235,10 @@ func (x *packed) give(to map[string]*packed) (others []*packed) {
 	return others
 }
 
-// both returns the slice with its wanted endpoints and the endpoints that it gives to other slices,
-// up to maxKept in total. If the slice already has that content, because an earlier plan was
+// withMoved returns the slice with its wanted endpoints and the endpoints that move to other
+// slices, up to maxKept in total. If the slice would not change, because an earlier plan was
 // rejected, the result is nil.
-func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
+func (x *packed) withMoved(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
 	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
 	if sameContents(both, x.slice) {
@@ -260,8 +260,8 @@ func sameContents(a, b *discoveryv1.EndpointSlice) bool {
 // maxKept is the maximum number of endpoints that API servers accept in a slice.
 const maxKept = 1000
 
-// leftOut collects the reasons why parts of a Service are missing from its slices. Only the first
-// maxProblems reasons are stored, and the others are counted.
+// leftOut collects the reasons why parts of a Service are missing from its slices. The first
+// maxProblems reasons are stored, and further reasons are only counted.
 type leftOut struct {
 	named []string
 	more  int

@@ -62,8 +62,8 @@ func portsAt(
 	return list
 }
 
-// target identifies a port of a workload by its protocol, and by its name or number, as Services
-// do.
+// target identifies a port of a workload in the same way as a Service: by protocol, and by name or
+// number.
 type target struct {
 	protocol corev1.Protocol
 	port     intstr.IntOrString

@@ -19,7 +19,7 @@ const (
 	maxEndpoints = 100
 )
 
-// The API server chooses the name of the new slice.
+// newSlice lets the API server choose the name of the slice.
 func newSlice(
 	svc *corev1.Service, t discoveryv1.AddressType, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint,
 ) *discoveryv1.EndpointSlice {

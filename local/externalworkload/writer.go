@@ -67,7 +67,7 @@ func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o:        o,
 		log:      o.Log,
-		problems: NewProblems(o.Log, "EndpointSlices omit a part of the Service's ExternalWorkloads"),
+		problems: NewProblems(o.Log, "EndpointSlices omit part of the Service's ExternalWorkloads"),
 		candidate: lease.NewCandidate[leadership]("EndpointSlices for ExternalWorkloads", lease.Config{
 			Leases: o.Client.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 		}, o.Log),
@@ -92,7 +92,8 @@ func (w *Writer) Changed(svc federation.ServiceID) {
 }
 
 // WorkloadChanged must be called after each change to an ExternalWorkload. The before argument is
-// nil for a new workload, and after is nil for a deleted workload. WorkloadChanged does not block.
+// nil for a new workload, and the after argument is nil for a deleted workload. WorkloadChanged
+// does not block.
 func (w *Writer) WorkloadChanged(before, after *decode.ExternalWorkload) {
 	if t := w.leading(); t != nil {
 		t.workloadChanged(before, after)
@@ -105,8 +106,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return w.candidate.Run(ctx, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, w.lead)
 }
 
-// lead writes EndpointSlices until its context ends. Pending writes still finish, unless the Lease
-// is lost.
+// lead writes EndpointSlices until its context ends. After the context has ended, pending writes
+// still finish unless the Lease is lost.
 func (w *Writer) lead(work context.Context, t *leadership) {
 	t.run(work)
 	w.problems.Clear()
@@ -153,8 +154,8 @@ func (w *Writer) setFailure(err error) {
 	w.lastFailure = failure{err.Error(), time.Now()}
 }
 
-// ready reports whether ExternalWorkloads can be read, and logs each transition. While they cannot
-// be read, slices do not change.
+// ready reports whether ExternalWorkloads can be read, and logs each transition. While
+// ExternalWorkloads cannot be read, slices do not change.
 func (w *Writer) ready() bool {
 	listed, err := w.cluster.Reads(workloadsName)
 	failed := err != nil && !apierrors.IsNotFound(err) // Linkerd's CRDs are optional

@@ -266,7 +266,7 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 // freeze leaves the object of a group unchanged, because the object lists too many clusters for
 // followNamed.
 func (m limiter) freeze(g group) {
-	const detail = "it names more clusters than Isthmus tracks in one namespace, so it stays unchanged"
+	const detail = "the object lists more clusters than Isthmus tracks in one namespace, so the object stays unchanged"
 	state := Kept
 	until := time.Time{}
 	for _, name := range m.unlinked[g] {

@@ -29,9 +29,9 @@ func TestReadLinkSettings(t *testing.T) {
 		},
 		{
 			"none", "Team", Unreadable, "shop",
-			`annotation isthmus.io/export-namespaces: "Team" is not a namespace pattern: use names, with * for any ` +
-				`characters and ! before excluded names, such as shop,team-*,!team-x; the objects written for the ` +
-				`cluster's exports stay unchanged`,
+			`annotation isthmus.io/export-namespaces: "Team" is not a namespace pattern: write names, such as ` +
+				`shop,team-*,!team-x, where * matches any characters and ! excludes a name; the objects written ` +
+				`for the cluster's exports stay unchanged`,
 		},
 	} {
 		annotations := make(map[string]string)

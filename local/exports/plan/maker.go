@@ -195,10 +195,10 @@ func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 		return Written, "", time.Time{}
 	}
 	detail = fmt.Sprintf(
-		"the name %s is reserved for link %s, which is the longest link name that is a suffix of it", name, link,
+		"the name %s is reserved for link %s, because %[2]s is the longest link name at its end", name, link,
 	)
 	if since := m.after.links[link]; !since.IsZero() {
-		return NameRefused, detail + ", which is no longer linked", since.Add(m.UnlinkedAfter)
+		return NameRefused, detail + "; that link no longer exists", since.Add(m.UnlinkedAfter)
 	}
 	return NameRefused, detail, time.Time{}
 }

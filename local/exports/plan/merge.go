@@ -177,7 +177,7 @@ func (m merger) mergeImport(one *merged) {
 	for _, p := range one.members {
 		if p.cluster != "" && !listable(p.cluster) {
 			p.notes = append(p.notes, fmt.Sprintf(
-				"status.clusters omits cluster %s, whose name is not a DNS label; its endpoints stay",
+				"status.clusters omits cluster %s, because its name is not a DNS label; its endpoints are still used",
 				quoted(p.cluster)))
 		}
 	}
