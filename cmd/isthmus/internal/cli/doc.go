@@ -13,8 +13,8 @@
 //
 // A command runs after its flags have been parsed. [Process].Args contains the remaining arguments.
 // The Use field of a command determines how many arguments the command accepts: none, exactly one,
-// or, if Use contains "…", any number. A program can only be run once, because the flags of its
-// commands keep their values.
+// or, if the field contains "…", any number. A program can only be run once, because the flags of
+// its commands keep their values.
 //
 // Callers may rely on the following:
 //

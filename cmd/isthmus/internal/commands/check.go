@@ -287,7 +287,7 @@ func (s *checkState) addVersion(g adminapi.CheckedReplica, client adminapi.Build
 		add(check.Warning, text, hint)
 	case g.Commit != client.Commit:
 		text := fmt.Sprintf("it runs the same version as this program, %s, "+
-			"but its commit is %s and the program's commit is %s", client.Version,
+			"but it was built from commit %s, and this program from %s", client.Version,
 			cmp.Or(g.Commit, "not known"), cmp.Or(client.Commit, "not known"))
 		add(check.Warning, text, hint)
 	default:

@@ -32,7 +32,7 @@
 //     a signal and, with --once, after the first state.
 //   - "isthmus clusters --watch" continues while the replica is unreachable. A signal ends the
 //     command with exit code 0.
-//   - Messages are applied as a proxy applies them. A message that violates the API is reported on
+//   - The commands apply messages as a proxy does. A message that violates the API is reported on
 //     standard error, and the usable parts of the message are applied. Endpoints and profiles that
 //     cannot be encoded as JSON are dropped.
 //   - A state that equals the previous state is not printed again. Messages that arrive within 50

@@ -40,7 +40,7 @@ func decodeAddress(a *pbnet.TcpAddress) (netip.AddrPort, error) {
 }
 
 // clusterOf returns the label target_cluster or, if the endpoint lacks this label, "local". A
-// replica sets this label on endpoints in linked clusters, unless the replica runs with
+// replica sets target_cluster on endpoints in linked clusters, unless the replica runs with
 // --target-cluster-label=false.
 func clusterOf(w *pb.WeightedAddr) string {
 	return cmp.Or(w.GetMetricLabels()["target_cluster"], "local")

@@ -358,8 +358,9 @@ func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 	switch {
 	case definitionPanicked(p):
 		list = append(list,
-			"a bug prevents Isthmus from reading the Service, and new streams are rejected until a retry "+
-				"succeeds: revert the latest change to the annotations and labels of the Service")
+			"a bug prevents Isthmus from reading the Service, "+
+				"and new streams are rejected until a retry succeeds: "+
+				"revert the latest change to the annotations and labels of the Service")
 	case !p.Defined:
 		list = append(list,
 			"no such Service: compare name, namespace and port with those that the application dials: "+
@@ -478,8 +479,8 @@ var verdicts = map[string]verdictWords{
 		"correct or remove targetRef in the EndpointSlice"},
 	"unusable-text": {"it is invalid, or contains a string that cannot be sent to proxies",
 		"in the EndpointSlice and the Pod's labels, look for strings that are too long or not UTF-8"},
-	"not-routable": {"other hosts cannot reach it: it is loopback, link-local, multicast, " +
-		"255.255.255.255 or in 0.0.0.0/8",
+	"not-routable": {"other hosts cannot reach it: " +
+		"it is a loopback, link-local or multicast address, 255.255.255.255, or in 0.0.0.0/8",
 		"correct the writer of the EndpointSlice"},
 	"pod-not-known": {"Isthmus cannot find the Pod or ExternalWorkload of this address",
 		"check that the Pod or ExternalWorkload exists in its cluster, " +
@@ -510,8 +511,8 @@ var verdicts = map[string]verdictWords{
 		`to use the address, add a tier such as "any" to isthmus.io/prefer`},
 	"tier-not-in-use": {"its tier is not needed now", ""},
 	"hinted-to-other-zones": {"its hints do not include the client's zone",
-		"hints keep traffic within a zone; to change this, remove trafficDistribution and " +
-			"service.kubernetes.io/topology-mode from the Service, or find out what writes the hints"},
+		"hints keep traffic within a zone; to change this, find out what writes the hints, " +
+			"or remove trafficDistribution and service.kubernetes.io/topology-mode from the Service"},
 	"hinted-to-other-nodes": {"its hints do not include the client's node, which has another endpoint",
 		"hints keep traffic on a node; " +
 			"to change this, remove trafficDistribution from the Service, or find out what writes the hints"},

@@ -99,8 +99,9 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 		}
 	}
 	if found != 1 {
-		return nil, fmt.Errorf("standard input contains %d Deployments named linkerd-destination with a container "+
-			"named destination instead of one: is it the rendered chart of Linkerd's control plane?", found)
+		return nil, fmt.Errorf(
+			"standard input contains %d Deployments named linkerd-destination with a container named destination: "+
+				"use the rendered chart of Linkerd's control plane, which contains one", found)
 	}
 	return out.Bytes(), nil
 }

@@ -128,7 +128,7 @@ func (x *inspection) run(ctx context.Context) {
 		err = api.AddTyped()
 	}
 	if err != nil {
-		x.found.Error = "cannot create a client from its credentials: " + err.Error()
+		x.found.Error = "cannot create a client from the credentials of the cluster: " + err.Error()
 		return
 	}
 	defer api.Close()

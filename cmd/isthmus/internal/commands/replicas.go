@@ -76,7 +76,7 @@ func (f facts) differences(other facts) (lines []string) {
 }
 
 // compared returns a summary of the differences for a headline, and one line per difference. If the
-// argument unchecked is not empty, the summary contains it as the reason why the pages were not
+// argument unchecked is not empty, the summary contains it as the reason why no pages were
 // compared.
 func compared(others []adminapi.OtherReplica, unchecked string) (summary string, lines []string) {
 	if unchecked != "" {

@@ -54,8 +54,9 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 		return err
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("not on the page of %s: %s\n  The page contains federated and mirrored services, "+
-			"services that proxies watch, and services with problems. For other services, use isthmus get",
+		return fmt.Errorf("not on the page of %s: %s\n"+
+			"  The page contains federated and mirrored services, services that proxies watch, "+
+			"and services with problems. For other services, use isthmus get",
 			shown.Replica, strings.Join(missing, ", "))
 	}
 	return nil
@@ -111,8 +112,8 @@ func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Servic
 }
 
 // serviceFacts returns the facts that replicas should agree on. The facts are the members of
-// services, and the number of endpoints that each member offers for a watched port. Facts that
-// depend on a replica's proxies are marked perReplica.
+// services, and the number of endpoints that each member offers for a watched port. For facts that
+// depend on a replica's proxies, perReplica is true.
 func serviceFacts(services []adminapi.Service) facts {
 	f := facts{}
 	for _, e := range services {

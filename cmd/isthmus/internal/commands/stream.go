@@ -224,8 +224,9 @@ func (m codeMeanings) explain(c codes.Code, from reach.Replica) string {
 		if ok {
 			text = "; " + text
 		}
-		return fmt.Sprintf("Possible causes: no server responds at %s (%s); the replica is shutting down, "+
-			"or closes old connections (--max-connection-age)%s.", from, running, text) + again
+		return fmt.Sprintf("Possible causes: no server responds at %s (%s); "+
+			"the replica is shutting down, or closes old connections (--max-connection-age)%s.",
+			from, running, text) + again
 	case ok:
 		return text
 	case c == codes.Unimplemented:

@@ -61,8 +61,8 @@ func (c *cluster) failed(doing string, err error) error {
 			"  Ask an administrator of the cluster for this permission, and run the command again to continue",
 			c.title, doing, text)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: the API server rejects your credentials: log in to the cluster again (could not "+
-			"%s: %s)", c.title, doing, text)
+		return fmt.Errorf("%s: the API server rejects your credentials: log in to the cluster again "+
+			"(could not %s: %s)", c.title, doing, text)
 	}
 	return fmt.Errorf("%s: could not %s: %s", c.title, doing, text)
 }
@@ -103,8 +103,8 @@ func (c *cluster) allowed(ctx context.Context, verb string, r permission) (bool,
 }
 
 func (c *cluster) foreign(object, why string) error {
-	return fmt.Errorf("%s: %s already exists and %s: choose another --service-account, or change the object "+
-		"to match manifests/link/remote-access.yaml", c.title, object, why)
+	return fmt.Errorf("%s: %s already exists and %s: choose another --service-account, "+
+		"or change the object to match manifests/link/remote-access.yaml", c.title, object, why)
 }
 
 // permission is a permission that the user of a command needs. The namespace is empty for

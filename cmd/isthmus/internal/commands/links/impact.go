@@ -66,7 +66,7 @@ func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
 	return of
 }
 
-// impacts merges the responses of replicas, to which different proxies are connected. If several
+// impacts merges the responses of replicas. Each proxy is connected to only one replica. If several
 // replicas report the same port, impacts adds up the streams and keeps the result with the fewest
 // endpoints. Services that lose all endpoints come first.
 func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {

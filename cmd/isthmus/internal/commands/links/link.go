@@ -66,7 +66,8 @@ func (o *linkOptions) command() cli.Command {
 func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.apply, "apply", false, "Write the link Secret instead of printing it.")
 	s.BoolVar(&o.dryRun, "dry-run", false,
-		"Show the changes to both clusters without making them. The token is shown as "+placeholder+".")
+		"Show the changes to both clusters without making them. "+
+			"The token is shown as "+placeholder+".")
 	cli.Choice(s, &o.output, "output", "o", "`FORMAT` of the printed Secret: yaml or json.", "yaml", "json")
 	s.BoolVar(&o.wait, "wait", true,
 		"With --apply, delete older tokens only after every replica reads the cluster with the new token. "+
@@ -213,8 +214,8 @@ func (o *linkOptions) link(ctx context.Context, w *work, local, linked *cluster)
 	return l.finish(ctx, w, written)
 }
 
-// chooseServer returns the API server of a link. Flags take precedence over the existing link. The
-// default is the server in the user's kubeconfig.
+// chooseServer returns the API server of a link. Flags take precedence over the existing link. By
+// default, a new link uses the server in the user's kubeconfig.
 func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
 	from := c.kube
 	if before := linkConfig(existing); before != nil {
@@ -237,8 +238,8 @@ func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
 	return s
 }
 
-// chooseDomains returns the domains of a link. Flags take precedence over the existing link. The
-// default is the configuration of Linkerd in the linked cluster.
+// chooseDomains returns the domains of a link. Flags take precedence over the existing link. By
+// default, a new link uses the domains of Linkerd in the linked cluster.
 func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluster, existing *corev1.Secret) domains {
 	d := domains{o.trustDomain, o.clusterDomain}
 	if existing != nil {

@@ -223,7 +223,7 @@ func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
 		return nil
 	}
 	fmt.Fprintf(w.p.Stderr, "%s: older tokens stay valid: "+
-		"isthmus link %s --apply deletes them once every replica uses the new token\n", w.p.Name, l.o.name)
+		"isthmus link %s --apply deletes the older tokens once every replica uses the new token\n", w.p.Name, l.o.name)
 	if l.existing == nil {
 		return nil
 	}

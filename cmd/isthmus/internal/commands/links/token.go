@@ -114,7 +114,7 @@ func deleteObject(ctx context.Context, w *work, c *cluster, title string, o meta
 			return nil
 		}
 		if apierrors.IsConflict(err) {
-			return errors.New("another object has replaced it in the meantime: run the command again")
+			return errors.New("another object with the same name has replaced the object: run the command again")
 		}
 		return err
 	})

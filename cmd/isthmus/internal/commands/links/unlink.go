@@ -204,8 +204,8 @@ func (o *unlinkOptions) readThere(
 }
 
 func (o *unlinkOptions) question(local, linked *cluster, links []corev1.Secret) string {
-	text := fmt.Sprintf("Unlink %s from %s? All endpoints in the unlinked cluster are removed from all services at "+
-		"once.", o.name, local.title)
+	text := fmt.Sprintf("Unlink %s from %s? "+
+		"All endpoints in the unlinked cluster are removed from all services at once.", o.name, local.title)
 	if len(links) == 0 {
 		text = fmt.Sprintf("There is no link %s in %s.", o.name, local.title)
 	}
