@@ -114,8 +114,10 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	return "", nil
 }
 
-// same reports whether both credentials come from the same version of a Secret.
-func (c *credentials) same(o *credentials) bool { return c.version == o.version && c.version != "" }
+// sameVersion reports whether both credentials come from the same version of a Secret.
+func (c *credentials) sameVersion(o *credentials) bool {
+	return c.version == o.version && c.version != ""
+}
 
 // describe returns the part of a cluster's status that depends only on the Secret. The argument
 // contains the credentials that are in use for the cluster, and may be nil.

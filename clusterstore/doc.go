@@ -26,9 +26,9 @@
 //   - If a cluster is unreachable when the Store starts, the Store serves a copy of the cluster's
 //     cache, which [Options].ReadCopy returns. [Store.Caches] returns the caches to copy.
 //   - Rotating credentials does not affect proxies. The Store starts another Cluster with the new
-//     credentials, which replaces the serving Cluster in one step. Before the switch, the new
-//     Cluster lists all kinds of objects that the serving Cluster has cached. The file successor.go
-//     describes the exceptions.
+//     credentials. The new Cluster replaces the serving Cluster in one step. Before the switch, the
+//     new Cluster lists all kinds of objects that the serving Cluster has cached. The file
+//     successor.go describes the exceptions.
 //   - When Run returns, the table still contains the links and their endpoints.
 //   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. The
 //     exports of an unusable or unreachable cluster do not change. If several exports are missing

@@ -262,7 +262,7 @@ func (l *link) logLinked(creds *credentials) {
 func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
 	from := cmp.Or(l.serving, l.copy.cluster, l.next)
-	if from == nil || !l.elsewhere() {
+	if from == nil || !l.onOtherNetwork() {
 		if g.end() {
 			l.env.probes.DeleteLabelValues(string(l.name))
 		}
@@ -282,13 +282,13 @@ func (l *link) useGateways(ctx context.Context) {
 	g.follow(&l.standing.settings, from, l.env.rules.GatewayRoutable)
 }
 
-// elsewhere reports whether the cluster and Isthmus are on different networks.
-func (l *link) elsewhere() bool { return l.standing.settings.network != l.env.network }
+// onOtherNetwork reports whether the cluster and Isthmus are on different networks.
+func (l *link) onOtherNetwork() bool { return l.standing.settings.network != l.env.network }
 
 // awaitsGateways reports whether Isthmus must reach the cluster through gateways whose addresses
 // are still unknown.
 func (l *link) awaitsGateways() bool {
-	return l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled())
+	return l.onOtherNetwork() && (l.gateways.tracker == nil || !l.gateways.settled())
 }
 
 func (l *link) readable(from *runningCluster) federation.Source {
@@ -428,8 +428,8 @@ func (l *link) updateState() {
 	}
 }
 
-// setState sets the state of the link, and logs and reports changes. The reason for the state may
-// be nil.
+// setState sets the state of the link, and logs and reports changes. The error is the reason for
+// the state, and may be nil.
 func (l *link) setState(s cluster.State, why error) {
 	before := l.state
 	if before == s {
@@ -656,8 +656,8 @@ func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 	l.env.report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
-// wait blocks until the link may need to be reconciled. Possible reasons are new Secrets, expired
-// time limits, and changes to the progress, health, region or gateways of a cluster.
+// wait blocks until the link may need to be reconciled. A link is reconciled after new Secrets,
+// expired time limits, and changes to the progress, health, region or gateways of a cluster.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time

@@ -58,9 +58,9 @@ type runningCluster struct {
 
 // noteAdvantage records when the successor gained an advantage over the serving cluster. The
 // successor has an advantage if it watches all required kinds of objects, and the serving cluster
-// is stale or has rejected credentials. The time at which the serving cluster became stale is not
-// used, because it may be too early. After a long outage of the API server, the successor may just
-// be the first of the two clusters to resume its watches.
+// is stale or uses credentials that the API server rejects. The time at which the serving cluster
+// became stale is not used, because it may be too early. After a long outage of the API server, the
+// successor may simply be the first of the two clusters to resume its watches.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):

@@ -297,8 +297,8 @@ func readGatewayIdentity(text string) (string, error) {
 	return text, nil
 }
 
-// maxRanges is the maximum number of CIDRs in an annotation. Clusters have far fewer address
-// ranges, and the limit bounds the memory that a Secret can use.
+// maxRanges is the maximum number of CIDRs in an annotation. The limit is far above the number of
+// address ranges in a real cluster, and bounds the memory that a Secret can use.
 const maxRanges = 256
 
 // readRanges parses the value of RangesAnnotation, ignoring white space around CIDRs. Ambiguous

@@ -23,8 +23,8 @@ type linkStatus struct {
 	standing linkStanding
 }
 
-// shown returns the serving cluster, or if no cluster is serving, the cluster that is still
-// syncing. If the link has no cluster, the result is nil.
+// shown returns the serving cluster. If no cluster is serving, shown returns the cluster that is
+// still syncing. If the link has no cluster, the result is nil.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
 // served returns the cluster from which the table reads, or nil if there is none.
@@ -35,8 +35,8 @@ func (v *linkStatus) served() *runningCluster {
 	return v.serving
 }
 
-// health returns the health of the shown cluster. If the link serves a copy, the result describes
-// the objects in the copy and the unreachable API server.
+// health returns the health of the cluster that pages and metrics show. If the link serves a copy,
+// the result describes the objects in the copy and the unreachable API server.
 func (v *linkStatus) health() cluster.Health {
 	h := v.shown().cluster.Health()
 	if !v.copy.served {

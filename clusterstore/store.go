@@ -244,7 +244,7 @@ func (s *Store) watchSecrets(ctx context.Context) {
 			return readSecret(o, time.Now(), s.opts.defaultSettings()), true
 		},
 		Into:    known,
-		Same:    (*credentials).same,
+		Same:    (*credentials).sameVersion,
 		Applied: func() { s.secrets.Set(snapshotOf(known)) },
 		Report:  s.reportReadable,
 	})).Run(ctx, nil)

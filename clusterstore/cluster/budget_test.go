@@ -118,7 +118,7 @@ func TestBudget(t *testing.T) {
 func TestSizeFields(t *testing.T) {
 	for typ, want := range map[reflect.Type]string{
 		reflect.TypeFor[pod]():          "key facts owner slices",
-		reflect.TypeFor[compactedPod](): "facts location selected set",
+		reflect.TypeFor[compactedPod](): "facts location selected evaluated",
 		reflect.TypeFor[podFacts]():     "template node traits",
 		reflect.TypeFor[template](): "owner serviceAccount controlPlane opaque skip proxy labels " +
 			"ports identity invalid",

@@ -19,8 +19,8 @@ import (
 //
 // Each index is a type with all of its methods.
 //
-// The services index contains each Service with its slices, by name. An entry is removed when it
-// contains neither a Service nor slices.
+// The services index contains each Service with its slices, by name. An entry of the services index
+// is removed when it contains neither a Service nor slices.
 //
 // The slices index contains each EndpointSlice or Endpoints object, by key. Each slice has a stamp,
 // which changes whenever an object on which the slice depends changes. Readers compare stamps, and
@@ -28,17 +28,17 @@ import (
 //
 // The pods index contains Pods and ExternalWorkloads, by key, in 64 shards. Slices and Pods point
 // to each other, so that a change to a Pod invalidates its slices. The attachPods and detachPods
-// methods of sliceIndex keep both sides consistent. The podIndex.sweep method removes unused
-// placeholders.
+// methods of sliceIndex keep the pointers in both directions consistent. The podIndex.sweep method
+// removes unused placeholders.
 //
 // The owners index contains ReplicaSets and Jobs together with their Pods, by key. A change to an
-// owner invalidates its Pods. The attach and detach methods of ownerIndex keep both sides
-// consistent.
+// owner invalidates its Pods. The attach and detach methods of ownerIndex keep the pointers between
+// owners and Pods consistent.
 //
 // The policies index contains the Servers that make ports opaque, by key and by namespace. For each
-// namespace, the policies index contains sets of Pods and the opaque ports of each set, so that a
-// join only has to look up each Pod. After a change to a Server, the setServer and evaluate methods
-// update the sets. After a change to a Pod, the regroup method updates the sets.
+// namespace, the policies index contains sets of Pods, and the opaque ports of each set. A join
+// only has to look up the set of each Pod. After a change to a Server, the setServer and evaluate
+// methods update the sets. After a change to a Pod, the regroup method updates the sets.
 //
 // The nodes index contains the zone and region of each Node, by name, and the number of Nodes in
 // each region. In the local cluster, the nodes index contains the addresses of Nodes as well.
@@ -55,8 +55,8 @@ import (
 //
 // The field local, which is set only in the local cluster, contains the ServiceProfiles, and the
 // addresses of Pods, ExternalWorkloads, Services and Nodes. The data from which EndpointSlices for
-// ExternalWorkloads are created is in the field local as well. Each update to the field local marks
-// the profiles that depend on the update.
+// ExternalWorkloads are created is in the field local as well. An update to the field local marks
+// each profile that must be read again.
 type cache struct {
 	cluster             federation.ClusterName
 	trustDomain         string
@@ -161,7 +161,7 @@ func (s store[T]) Get(key string) (T, bool) {
 }
 
 // PutTogether calls f with a function that stores objects. All objects that f stores become visible
-// to readers at once.
+// to readers at the same moment.
 func (s store[T]) PutTogether(f func(put func(string, T))) {
 	s.cache.lock()
 	defer s.cache.mu.Unlock()

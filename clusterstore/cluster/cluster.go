@@ -35,8 +35,8 @@ type Config struct {
 	// cluster. If Supervisor is nil, every panic ends the process.
 	//
 	// A panic during a list or watch of a linked cluster stops all lists and watches of that
-	// cluster. Health then reports Failed, and the cache remains readable. A panic during a list or
-	// watch of the local cluster always ends the process.
+	// cluster. After a panic in a list or watch, Health reports Failed, and the cache remains
+	// readable. A panic during a list or watch of the local cluster always ends the process.
 	Supervisor *panics.Supervisor
 
 	// Changed is called when the endpoints of a service may have changed. The second argument is
@@ -50,7 +50,7 @@ type Config struct {
 	// not block.
 	LinkChanged func()
 
-	// If Admit is set, the first sync does not complete until Admit is closed. See
+	// If Admit is set, the first sync completes only after Admit has been closed. See
 	// [Cluster.Listed].
 	Admit <-chan struct{}
 
@@ -360,8 +360,8 @@ func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federa
 // limit, which is in bytes.
 //
 // Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
-// contains only the reason why they are invalid. EndpointSlices are copied before Pods. Because of
-// this order, a copy contains every Pod to which its slices refer, even if the cluster changes
-// during the call. Each Pod has the same version as when the slices were copied, or a newer
-// version. If two caches contain equal objects, their copies are equal.
+// contains only the reason why they are invalid. Because EndpointSlices are copied before Pods, a
+// copy contains every Pod to which its slices refer, even if the cluster changes during the call.
+// Each Pod has the same version as when the slices were copied, or a newer version. If two caches
+// contain equal objects, their copies are equal.
 func (c *Cluster) Copy(limit int) (map[string][]byte, error) { return makeCopy(c, limit) }

@@ -135,7 +135,7 @@ func (w *copyWriter) zip(data []byte) []byte {
 	return member.Bytes()
 }
 
-// nonEmpty removes all entries whose value is empty from a map of labels or annotations.
+// nonEmpty removes all entries with an empty value from a map of labels or annotations.
 func nonEmpty(all map[string]string) map[string]string {
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all

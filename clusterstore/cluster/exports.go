@@ -72,8 +72,8 @@ type CachedExports struct {
 }
 
 // Unlisted reports whether the local cluster currently contains a Service with the given ID that
-// ExportHooks.Listed does not accept. Unlisted returns false for a linked cluster and for a
-// CachedExports not returned by a Cluster.
+// ExportHooks.Listed does not accept. Unlisted returns false for a linked cluster, and for a
+// CachedExports that was not returned by a Cluster.
 func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
 	if x.cache == nil {
 		return false

@@ -19,7 +19,8 @@ const (
 	// ExternalWorkloads contain two slashes, whereas the keys of Pods contain one.
 	workloadPrefix = "workload/"
 	// proxyPortName is the name of the port on which an ExternalWorkload's proxy accepts inbound
-	// traffic. The proxy of an ExternalWorkload without such a port uses proxyInboundPort.
+	// traffic. If an ExternalWorkload has no port with the name linkerd-proxy, its proxy uses
+	// proxyInboundPort.
 	proxyPortName    = "linkerd-proxy"
 	proxyInboundPort = 4143
 )

@@ -52,7 +52,7 @@ type Change struct {
 type Health struct {
 	follow.Health
 	// MalformedProxies is the number of meshed Pods whose proxy listen addresses are missing or
-	// invalid. Isthmus serves these Pods without a transport header.
+	// invalid. Isthmus serves malformed Pods without a transport header.
 	MalformedProxies int
 	// Unusable lists the malformed Servers, ExternalWorkloads and ServiceProfiles, and the
 	// namespaces whose Servers exceed a limit, with reasons. Isthmus ignores malformed Servers and

@@ -337,8 +337,8 @@ func splitHints(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, hintEnd), hintEnd)
 }
 
-// sortByAddr sorts a list of endpoints by address. If several endpoints have the same address, the
-// first one remains.
+// sortByAddr sorts a list of endpoints by address. If several endpoints have the same address, only
+// the first endpoint remains.
 func sortByAddr(list []*federation.Endpoint) []*federation.Endpoint {
 	slices.SortStableFunc(list, func(a, b *federation.Endpoint) int { return a.Addr.Compare(b.Addr) })
 	return slices.CompactFunc(list, func(a, b *federation.Endpoint) bool { return a.Addr == b.Addr })

@@ -57,8 +57,8 @@ type LocalConfig struct {
 
 	// SliceManager is the value of the endpointslice.kubernetes.io/managed-by label on the
 	// EndpointSlices written for ExternalWorkloads. If SliceManager is set, the cluster caches the
-	// data required to write these EndpointSlices. If SliceManager is set, Config.Changed is also
-	// called after each change to a slice with this label or to the Service of the slice.
+	// data required to write EndpointSlices for ExternalWorkloads. If SliceManager is set,
+	// Config.Changed is also called after each change to a managed slice or to its Service.
 	SliceManager string
 	// WorkloadChanged is called for every added, changed or deleted ExternalWorkload. A single
 	// goroutine calls WorkloadChanged in the order of the changes. The first argument is nil for an
@@ -345,7 +345,7 @@ func (l *Local) ManagedSlices(id federation.ServiceID) int {
 	return l.managed[id]
 }
 
-// AllManagedSlices returns the number of marked slices for each Service that has any.
+// AllManagedSlices returns the number of marked slices for each Service that has marked slices.
 func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()

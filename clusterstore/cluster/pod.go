@@ -147,10 +147,10 @@ type compactedPod struct {
 	facts    podFacts
 	location *location
 	selected *decode.ExternalWorkload // fields that determine EndpointSlices; only set with LocalConfig.SliceManager
-	// The field set contains a podSet that was evaluated before the Pod was added to the cache. The
-	// field set is nil if the namespace has no Servers, or if a sibling of the Pod is already
-	// cached.
-	set *podSet
+	// evaluated is a podSet whose opaque ports were evaluated before the Pod was added to the
+	// cache. The evaluated podSet is nil if the namespace has no Servers, or if a sibling of the
+	// Pod is already cached.
+	evaluated *podSet
 }
 
 func (p compactedPod) same(o compactedPod) bool {
@@ -419,7 +419,7 @@ func (x *podIndex) setFacts(p *pod, to compactedPod) {
 		x.cache.owners.attach(p)
 	}
 	if !before.siblings(p.facts) {
-		x.cache.policies.regroup(p, to.set)
+		x.cache.policies.regroup(p, to.evaluated)
 	}
 	x.invalidate(p)
 }

@@ -167,8 +167,8 @@ type usedServers struct {
 	cost int // total cost of all Servers, including those that are not evaluated
 }
 
-// useServers returns the Servers to evaluate. Malformed Servers are omitted. Servers beyond
-// maxPolicy, in the order of their names, are omitted too.
+// useServers returns the Servers to evaluate. Malformed Servers are omitted. If the total cost
+// exceeds maxPolicy, the last Servers in the order of their names are omitted.
 func useServers(servers map[string]*serverFacts) *usedServers {
 	used := &usedServers{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -266,7 +266,7 @@ func (x *policyIndex) namespaces() []string {
 // belongs to an existing set, evaluatePod does nothing. The caller must not hold cache.mu.
 func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	if by := x.serversFor(key, o); by != nil {
-		o.set = &podSet{facts: o.facts.withoutNode(), by: by, opaque: by.opaque(o.facts)}
+		o.evaluated = &podSet{facts: o.facts.withoutNode(), by: by, opaque: by.opaque(o.facts)}
 	}
 	return o
 }
@@ -283,7 +283,7 @@ func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 }
 
 // regroup adds an added or changed Pod to the set of its siblings, and removes a deleted Pod from
-// its set. The evaluated set is used if the siblings have no set yet.
+// its set. The evaluated set is used only if the siblings have no set yet.
 func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	p := x.byNamespace[of.namespace()]
 	if p == nil || p.pods == nil { // the first evaluation groups the Pods

@@ -35,7 +35,7 @@ func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 	}
 }
 
-// Servers that make no port opaque are not cached.
+// Servers that do not make a port opaque are not cached.
 func compactServer(o *decode.Server) (*serverFacts, bool) {
 	if o.Invalid != "" {
 		return &serverFacts{invalid: o.Invalid}, true

@@ -124,29 +124,23 @@ type translatedProfile struct {
 // contains only this status. Proxies receive weights as integers: a weight of "500m" becomes 5,000,
 // and a weight of 1 becomes 10,000.
 //
-// Callers may rely on these properties:
+// For any spec, translateProfile runs quickly, and its result can be encoded and sent. All strings
+// are valid UTF-8. The nesting depth of conditions and the total size stay below the limits of
+// proxies. The results for equal specs are equal. The translateProfile function is safe for
+// concurrent use.
 //
-//   - For any spec, translateProfile runs quickly, and its result can be encoded and sent. All
-//     strings are valid UTF-8. The nesting depth of conditions and the total size stay below the
-//     limits of proxies.
-//   - A Problem begins with the path of the field, as in "routes[0] \"r\": condition: …". A Problem
-//     contains at most 500 bytes and is safe to log and display.
-//   - The results for equal specs are equal.
-//   - The translateProfile function is safe for concurrent use.
+// A Problem begins with the path of the field, as in "routes[0] \"r\": condition: …". A Problem
+// contains at most 500 bytes and is safe to log and display.
 //
 // If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because part of a
 // policy may mean the opposite of the whole policy. An invalid timeout is ignored, and does not
 // cause a rejection. Opaque ports in a ServiceProfile are ignored, because proxies receive the
 // opaque ports of the Service.
 //
-// Proxies discard the following values, although API servers accept them:
-//
-//   - a retry budget with a ttl below 1 s or above 1 min
-//   - a retry budget with a ratio above 1,000
-//   - a retry budget with minRetriesPerSecond above 2,147,483,647
-//   - a status without bounds
-//
-// The translation preserves these values, and the Problem mentions each of them.
+// Proxies discard a retry budget if its ttl is below 1 s or above 1 min, its ratio is above 1,000,
+// or its minRetriesPerSecond is above 2,147,483,647. Proxies ignore a status without bounds.
+// Because API servers accept these values, the translation preserves them, and the Problem mentions
+// each of them.
 func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	if o.Invalid != "" {
 		return &translatedProfile{Problem: text.Clean(o.Invalid, text.Long)}

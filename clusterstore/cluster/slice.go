@@ -179,7 +179,7 @@ func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*sl
 }
 
 // sliceService returns the name of the Service from the label of a slice. If a handwritten slice
-// lacks the label, sliceService returns the first owner that is a Service.
+// lacks the label, sliceService returns the name of the first owner that is a Service.
 func sliceService(o *discoveryv1.EndpointSlice) string {
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return name
@@ -281,7 +281,8 @@ func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, po
 	return append(list, slicePort{name: intern(name), number: number})
 }
 
-// Labels and annotations that Linkerd's service mirror sets on endpoints that refer to a gateway.
+// These constants are labels and annotations that Linkerd's service mirror sets on endpoints that
+// refer to a gateway.
 const (
 	mirrorClusterLabel        = "mirror.linkerd.io/cluster-name"
 	gatewayIdentityAnnotation = "mirror.linkerd.io/remote-gateway-identity"
