@@ -585,8 +585,8 @@ var faults = []fault{
 		repair: deleteLink("younger"),
 		check: []finding{
 			{
-				"failure link-secret younger: the Secret also names cluster east: " +
-					"Isthmus uses the older Secret cluster-credentials-east instead",
+				"failure link-secret younger: Secret cluster-credentials-east also names cluster east: " +
+					"Isthmus uses that Secret, because it is older",
 				"delete the Secret that you do not need, .*",
 			},
 		},

@@ -23,8 +23,8 @@ const lookLimit = 2 * time.Second
 // clustersHandler serves /debug/clusters. The query parameter is adminapi.FreshParameter.
 type clustersHandler struct{ *Sources }
 
-// handler returns the handler for /debug/clusters. Concurrent requests with adminapi.FreshParameter
-// share one query of the clusters, and the response is cached for a second.
+// handler returns an http.Handler for /debug/clusters. Concurrent requests with
+// adminapi.FreshParameter share one query of the clusters, and the response is cached for a second.
 func (h clustersHandler) handler() http.Handler {
 	known := sharedAnswer(func() any { return h.all() })
 	fresh := newShared(time.Second, 0, func() answer { return encode(h.fresh()) })
@@ -89,8 +89,8 @@ func (h clustersHandler) all() adminapi.Clusters {
 		})
 	}
 
-	// The status of the local cluster includes only rejected lists and watches, so the rejected
-	// requests of the other parts are added here.
+	// Add the rejected requests of all parts to the status of the local cluster, which contains
+	// only rejected lists and watches.
 	refused := slices.Clone(h.Links.LocalRefused())
 	if h.SliceWriter != nil {
 		page.Writer = new(h.SliceWriter.Status())
@@ -134,8 +134,7 @@ func (h clustersHandler) list() []adminapi.Cluster {
 		c.API = nil
 		c.ObjectWarnings = nil
 		c.GatewayProblems = nil
-		// The web page does not need the fields below, because Reason and Warnings describe the
-		// same problems.
+		// Clear the fields whose problems are also described in Reason and Warnings.
 		c.Insecure = nil
 		c.Ignored = nil
 		c.Unread = nil
@@ -219,8 +218,7 @@ func clusterSeverity(c *adminapi.Cluster) adminapi.Severity {
 
 func takenOut(c *adminapi.Cluster) bool { return c.Standing != "" && c.Standing != adminapi.InService }
 
-// newClusterLines returns a row for each cluster, and the totals of all clusters in a list without
-// rows.
+// newClusterLines returns a row for each cluster, and a list that contains the totals but no rows.
 func newClusterLines(c *listContent) ([]adminapi.ClusterLine, adminapi.ClusterList) {
 	totals := adminapi.ClusterList{Replica: c.replica, States: make(map[adminapi.ClusterState]int)}
 	lines := make([]adminapi.ClusterLine, len(c.clusters))

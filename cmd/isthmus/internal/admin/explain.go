@@ -76,7 +76,8 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// explanationInTurn computes the explanation, and calls end even if the computation panics.
+// explanationInTurn computes the explanation, and calls the end function even if the computation
+// panics.
 func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
 	defer end()
 	return h.explanation(ctx, q)

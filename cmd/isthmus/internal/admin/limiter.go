@@ -21,8 +21,7 @@ const (
 // the handler until the client has read the response. Further requests wait for a turn in order of
 // arrival.
 //
-// A single client address cannot occupy all turns, because each address may occupy at most all
-// turns but one.
+// If there are several turns, a single client address cannot occupy all of them.
 type limiter struct {
 	each int64               // maximum number of turns of one address, which is all turns but one
 	wait time.Duration       // maximum wait for a turn; after that a request gets 503 Service Unavailable
@@ -67,8 +66,9 @@ func (l *limiter) limit(next http.Handler) http.Handler {
 	})
 }
 
-// turn waits until the request can be handled. The caller must call end after handling the request.
-// If the request waits longer than l.wait, turn sends an error response and returns false.
+// turn waits until the request can be handled. The caller must call the end function after handling
+// the request. If the request waits longer than l.wait, turn sends an error response and returns
+// false.
 func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
 	addr, _, _ := net.SplitHostPort(r.RemoteAddr)
 	from := l.count(addr, 1)

@@ -42,8 +42,8 @@ func (l *clusterCheck) unchecked() {
 }
 
 // These constants are the clock skews above which a warning or a failure is reported. If clocks
-// differ by minutes, API servers reject valid tokens and certificates. The measurement itself may
-// be wrong by a few seconds.
+// differ by minutes, API servers reject valid tokens and certificates. The measured skew may be
+// wrong by a few seconds.
 const (
 	skewWarning = 30 * time.Second
 	skewFailure = 5 * time.Minute
@@ -261,7 +261,7 @@ func (l *clusterCheck) checkGateways() {
 				"(with a load balancer address, the port mc-gateway "+
 				"and the annotation mirror.linkerd.io/gateway-identity), "+
 				"or annotate the link Secret with isthmus.io/gateway-addresses and isthmus.io/gateway-identity; "+
-				"if the annotation isthmus.io/address-ranges is set, the addresses must be within these ranges")
+				"the addresses must be within the ranges in the annotation isthmus.io/address-ranges, if it is set")
 	case len(dead) == len(usable):
 		add(Failure, "none of the cluster's Linkerd gateways answers probes: "+strings.Join(dead, ", "),
 			run+"; until a gateway answers, services use the cluster only if they have no other endpoints")
@@ -430,7 +430,8 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// A result mentions the age of its data if the data is older than one of these limits, in seconds.
+// If the data of a check is older than anchorsAge or networksAge seconds, the result mentions the
+// age of the data.
 const (
 	anchorsAge  = 15
 	networksAge = 65

@@ -105,7 +105,8 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 				"describe "+secret)
 	case c.UsedInstead != "":
 		add(Failure,
-			fmt.Sprintf("the Secret also names cluster %s: Isthmus uses the older Secret %s instead", c.Cluster, c.UsedInstead),
+			fmt.Sprintf("Secret %s also names cluster %s: Isthmus uses that Secret, because it is older",
+				c.UsedInstead, c.Cluster),
 			"delete the Secret that you do not need, or change its label multicluster.linkerd.io/cluster-name")
 	case len(c.Insecure)+len(c.Ignored)+len(c.Unread) == 0:
 		add(OK, "links cluster "+c.Cluster, "")

@@ -37,7 +37,7 @@ func (o *Output) Write(b []byte) (int, error) {
 	return o.b.Write(b)
 }
 
-// Await waits up to a minute until the output contains want, and returns all output.
+// Await waits up to a minute until the output contains the string want, and returns all output.
 func (o *Output) Await(t *testing.T, want string) string {
 	t.Helper()
 	limit := time.After(time.Minute)

@@ -50,9 +50,9 @@ func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 	return api, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, err
 }
 
-// Config returns the client configuration of the cluster, including credentials. The clients of
-// this configuration set their own response limits (clusterstore/kube), in addition to the limit of
-// [guard.Sized].
+// Config returns the client configuration of the cluster, including credentials. Clients must limit
+// the number of elements in protobuf responses themselves, because [guard.Sized] limits only the
+// size of such responses.
 func (c *Cluster) Config() *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.WrapTransport = guard.Sized
@@ -118,9 +118,9 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	return append(ready, waiting...), nil
 }
 
-// labelled returns the Pods in a namespace that are replicas, sorted by name. If Isthmus runs
-// beside Linkerd in this namespace, the Pods of Linkerd's destination controller have the label
-// inLinkerdPlace too. These Pods are omitted, unless they run the image of Isthmus.
+// labelled returns the Pods in a namespace that are replicas, sorted by name. If any Pod has the
+// label besideLinkerd, a Pod with the label inLinkerdPlace is a replica only if it runs the image
+// of Isthmus.
 func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
 	pods, err := c.pods(ctx, namespace, besideLinkerd)
 	if err != nil {

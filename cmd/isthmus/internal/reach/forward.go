@@ -192,7 +192,8 @@ func (f *forwarder) over() bool {
 }
 
 // awaitReason waits for the reason why a connection was reset. Client-go may close the connection
-// before the kubelet's message has arrived. If err is not about a reset, awaitReason does not wait.
+// before the kubelet's message has arrived. If err does not report a reset, awaitReason does not
+// wait.
 func (f *forwarder) awaitReason(err error) {
 	if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		return

@@ -64,8 +64,9 @@ const (
 	refillEvery = time.Second
 
 	// maxMessages is the maximum number of messages that a logger limits separately. maxMessageKey
-	// is the number of leading bytes that distinguish two messages. Both limits bound the memory of
-	// a logger, because log messages from libraries may contain client data.
+	// is the number of leading bytes that distinguish two messages. Together, maxMessages and
+	// maxMessageKey bound the memory of a logger, because log messages from libraries may contain
+	// client data.
 	maxMessages   = 1000
 	maxMessageKey = 200
 )

@@ -69,8 +69,8 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 		"Set the `NAME` of the local cluster's network. "+
 			"If a link Secret's annotation isthmus.io/network names a different network, "+
 			"the cluster's Pods are unreachable, and Isthmus sends the cluster's Linkerd gateways instead. "+
-			"By default, the network has no name. A cluster whose link Secret lacks the annotation "+
-			"isthmus.io/network is also on the network without a name.")
+			"By default, the network has no name. "+
+			"Clusters whose link Secrets lack the annotation isthmus.io/network are on the network without a name.")
 	parse(s, &o.whenLost, "when-lost", "keep", standing("keep", "last-resort", "withdraw"),
 		"Apply this `ACTION` to a linked cluster whose API has been unreachable for --lost-after. "+
 			"The actions are keep (serve its endpoints), last-resort (serve them only as last resort), "+
