@@ -42,9 +42,9 @@ type Options struct {
 	// Writer writes EndpointSlices for the cluster's ExternalWorkloads. If Writer is nil, no
 	// EndpointSlices are written.
 	Writer *externalworkload.Writer
-	// Exports makes the cluster cache its exports, and objects with the same names as exports. The
-	// Store needs the same ExportOptions and the result of LocalLink. If Exports is nil, the
-	// cluster caches nothing for exports.
+	// Exports makes the cluster cache its exports, and objects with the same names as exports. Pass
+	// the same ExportOptions to the Store, together with the result of LocalLink. If Exports is
+	// nil, the cluster caches nothing for exports.
 	Exports *clusterstore.ExportOptions
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
 	// is processed. If Supervisor is nil, a panic ends the process.

@@ -43,8 +43,7 @@ const (
 // binaryDataNumber is the protobuf field number of a ConfigMap's binary data.
 const binaryDataNumber = 3
 
-// head describes a generation. Every ConfigMap of a generation has an annotation with the same
-// head.
+// head describes a generation. Every ConfigMap of a generation contains the head in an annotation.
 type head struct {
 	clusterstore.CopiedCluster
 	Written  time.Time `json:"written"`

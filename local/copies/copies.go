@@ -364,7 +364,7 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 }
 
 // write stores a copy of a linked cluster, and returns the size of the copy in bytes. If the copy
-// is larger than room bytes, write returns an error.
+// has more bytes than the room argument allows, write returns an error.
 func (c *Copies) write(
 	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, room int,
 ) (int, error) {

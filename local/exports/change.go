@@ -42,7 +42,7 @@ type Change struct {
 	Of   plan.ID   // name of the exports
 	For  plan.Kind // kind of the object; empty if unknown
 	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition.
-	// Before is nil if the object does not exist yet, and After is nil if the object is deleted.
+	// Before is nil for a creation, and After is nil for a deletion.
 	Before, After any
 
 	waits   bool          // another object must be written first
@@ -52,8 +52,8 @@ type Change struct {
 	do      do
 }
 
-// turnOfImport returns the turn for writes of ServiceImports and ServiceExports. Writes of Services
-// have different turns, because the API may be slow only for ServiceImports and ServiceExports. All
+// turnOfImport returns the turn for writes of ServiceImports and ServiceExports. Services have
+// turns of their own, because the API may be slow only for ServiceImports and ServiceExports. All
 // objects that no export requests share one turn, regardless of their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
@@ -97,7 +97,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 			write := func(next *plan.Service, have *corev1.Service) *corev1.Service {
 				return writeService(next, have, world.MCSVersion)
 			}
-			c.do = put(services, over(readService, want.Mine, want.Over, write), nil)
+			c.do = put(services, replacement(readService, want.Mine, want.Over, write), nil)
 			all = append(all, c)
 		}
 	}
@@ -126,7 +126,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 				return next, differs
 			}
 			known := func(o *mcs.ServiceImport) string { return knownSpec(readServiceImport(o)) }
-			c.do = put(imports, over(readServiceImport, want.Mine, spec, writeServiceImport), known)
+			c.do = put(imports, replacement(readServiceImport, want.Mine, spec, writeServiceImport), known)
 			all = append(all, c)
 		}
 		if status && have != nil {
@@ -138,7 +138,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 				return next, differs
 			}
 			known := func(o *mcs.ServiceImport) string { return knownStatus(readServiceImport(o)) }
-			c.do = put(imports, over(readServiceImport, want.Mine, status, writeServiceImport), known)
+			c.do = put(imports, replacement(readServiceImport, want.Mine, status, writeServiceImport), known)
 			all = append(all, c)
 		}
 	}
@@ -155,7 +155,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 				turn:    turnOfImport(""),
 				content: want.Content,
 				known:   func() string { return knownConditions(want.Have) },
-				do: put(serviceExports, overExport(want), func(o *mcs.ServiceExport) string {
+				do: put(serviceExports, exportReplacement(want), func(o *mcs.ServiceExport) string {
 					return knownConditions(readServiceExport(o, true))
 				}),
 			})
@@ -187,12 +187,12 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	return all
 }
 
-// over combines its arguments into a function that returns the object to write in place of an
-// existing object, which may be nil. If the existing object is already correct or is not managed by
-// Isthmus, the returned function returns nil. The next argument computes the wanted state from the
-// current state, and reports whether the two states differ.
-func over[O kept, P any](
-	read func(O) *P, mine func(*P) bool, next func(*P) (P, bool), write func(*P, O) O,
+// replacement returns a function that computes the object to write in place of an existing object,
+// which may be nil. If the existing object is already correct or is not managed by Isthmus, the
+// returned function returns nil. The function want returns the wanted state for the current state,
+// and reports whether the two states differ.
+func replacement[O kept, P any](
+	read func(O) *P, mine func(*P) bool, want func(*P) (P, bool), write func(*P, O) O,
 ) func(have O) O {
 	return func(have O) O {
 		var none O
@@ -202,14 +202,14 @@ func over[O kept, P any](
 				return none
 			}
 		}
-		if next, differs := next(now); differs {
+		if next, differs := want(now); differs {
 			return write(&next, have)
 		}
 		return none
 	}
 }
 
-func overExport(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.ServiceExport {
+func exportReplacement(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.ServiceExport {
 	return func(have *mcs.ServiceExport) *mcs.ServiceExport {
 		if have.DeletionTimestamp != nil || string(have.UID) != want.Have.UID {
 			return nil

@@ -29,11 +29,12 @@ type kept interface {
 	metav1.Object
 }
 
-// put returns a function that reads an object and then creates or updates it. The over argument
-// computes the object to write in place of the existing object. The zero value represents a missing
-// object. If the existing object is already correct or is not managed by Isthmus, the over argument
-// returns the zero value. The known argument has the same meaning as the known field of Change.
-func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
+// put returns a function that reads an object and then creates or updates it. The replace function
+// returns the object to write in place of the existing object. The zero value represents a missing
+// object. If the existing object is already correct or is not managed by Isthmus, the replace
+// function returns the zero value. The known function has the same meaning as the known field of
+// Change.
+func put[O kept](api client[O], replace func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O
 		objects, v := api(w, c.Namespace), Update
@@ -48,7 +49,7 @@ func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 		case err != nil:
 			return none, err
 		}
-		next := over(have)
+		next := replace(have)
 		content := c.content()
 		again := of.Content == content
 		if next == zero || again && have != zero && known != nil && of.Left == known(have) {
@@ -62,7 +63,7 @@ func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 			r.Managers = managers(have)
 			got, err = update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 		}
-		if err == nil && known != nil && over(got) != zero {
+		if err == nil && known != nil && replace(got) != zero {
 			r.Left = known(got) // the served version of the kind lacks some fields
 		}
 		return v, err

@@ -155,8 +155,8 @@ func (p KeyPatterns) match(key string) bool {
 }
 
 // splitPatterns splits a comma-separated list into its patterns without and with a leading "!". The
-// function check receives each pattern without "!", and the item as it stands in the list. If it
-// rejects a pattern, or the list has more than limit patterns, splitPatterns returns no patterns.
+// check function receives each pattern without "!", and the original item. If check rejects a
+// pattern, or the list has more than limit patterns, splitPatterns returns no patterns.
 func splitPatterns(
 	list string,
 	limit int,

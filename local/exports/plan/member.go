@@ -61,7 +61,7 @@ type namedMembers struct {
 	clusters []string // sorted, without duplicates
 }
 
-// The receiver of has may be nil.
+// A nil namedMembers has no members.
 func (h *namedMembers) has(cluster string) bool {
 	if h == nil {
 		return false

@@ -44,7 +44,8 @@ type Memory struct {
 	imports  map[ID]*history
 }
 
-// A member whose removal is still in progress after the time in until is not counted as lost again.
+// If the removal of a member is still in progress when the until time has passed, the member is not
+// counted as lost again.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led

@@ -22,8 +22,8 @@ import (
 // A new leader does not know from which exports the existing values came. The leader assumes that
 // each value came from the oldest export with this value. Under a new leader, an older export
 // replaces an existing value only if the export was absent when the ServiceImport was written. An
-// annotation of the ServiceImport lists the clusters of absent exports. With this annotation, the
-// oldest export determines the value again once its Service is back, even under a new leader.
+// annotation of the ServiceImport lists the clusters of absent exports. The annotation lets the
+// oldest export determine the value again once its Service is back, even under a new leader.
 
 const settleTime = time.Minute
 
@@ -58,8 +58,8 @@ func keyOf(p *member) exportKey {
 	return exportKey{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
 }
 
-// yields reports whether the export of a member may replace a value that has this origin. An export
-// may replace its own values and the values of younger exports.
+// yields reports whether the export of a member may replace a value of origin o. An export may
+// replace its own values and the values of younger exports.
 func (o origin) yields(p *member) bool {
 	e := keyOf(p)
 	if e == o.exportKey {
