@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// print is a hash of an object's key, and takes much less memory than the key. API servers cannot
-// provoke collisions, because they do not know the seed.
+// print is a hash of an object's key, and uses much less memory than the key. API servers cannot
+// provoke collisions, because they do not know the seed of the hash.
 type print uint64
 
 type prints struct{ seed maphash.Seed }
@@ -55,11 +55,11 @@ type sums struct {
 	stagedShared int64 // shared values of listed objects only
 }
 
-// counted returns the larger of the cached and the listed size, which is what counts against the
-// memory cap.
+// counted returns the cached size or the listed size, whichever is larger. The result counts
+// against the memory cap.
 func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
 
-// beside returns the bytes that a list stages in addition to the cache.
+// beside returns the number of bytes that a list stages in addition to the cache.
 func (s *sums) beside() int64 { return s.staged + s.stagedShared }
 
 type share struct {
@@ -83,7 +83,7 @@ func newAccount(m *MemoryCap, resource string, p prints) *account {
 	return &account{memory: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
 }
 
-// refer adds to the reference counts of shared values, or subtracts if the numbers are negative.
+// refer adds the given numbers, which may be negative, to the reference counts of shared values.
 func (a *account) refer(to handles, cached, listed int) {
 	for handle, size := range to.all {
 		one := a.shared[handle]
@@ -127,8 +127,8 @@ func (a *account) stageSame(key string, of handles) error {
 	return a.stageAs(sameSize, a.sizes[a.prints.of(key)], of)
 }
 
-// stageNone counts a listed object that will not be cached, because a list of uncached objects
-// could otherwise be endless.
+// stageNone counts a listed object that will not be cached. If uncached objects did not count, a
+// server could send an endless list of them.
 func (a *account) stageNone() error {
 	if a == nil {
 		return nil
@@ -136,7 +136,8 @@ func (a *account) stageNone() error {
 	return a.stageAs(sameSize, 0, nil)
 }
 
-// stageAs counts a listed object. The listed size is the future size of the object in the cache.
+// stageAs counts a listed object. The listed argument is the size that the object will have in the
+// cache.
 func (a *account) stageAs(staged, listed int64, of handles) error {
 	a.refer(of, 0, 1)
 	a.sums.staged += staged
@@ -150,8 +151,8 @@ func (a *account) stageAs(staged, listed int64, of handles) error {
 	return err
 }
 
-// unstage removes the references of a staged object. The object's bytes count until the list ends,
-// so that a list that repeats objects forever exceeds the memory cap.
+// unstage removes the references of a staged object. The object's bytes still count until the list
+// ends, so that an endless list of repeated objects exceeds the memory cap.
 func (a *account) unstage(of handles) {
 	if a != nil {
 		a.refer(of, 0, -1)
@@ -181,9 +182,8 @@ func (a *account) unstageAll() {
 	a.settle()
 }
 
-// announced returns an error if the objects that the first page of a list announces would exceed
-// the memory cap. Every announced object is assumed to be as small as the smallest object on the
-// page.
+// announced returns an error if the rest of a list would exceed the memory cap. Each of the
+// remaining objects is assumed to be as small as the smallest object on the first page.
 func (a *account) announced(least, more int64) error {
 	if a == nil || more <= 0 || least == 0 {
 		return nil
@@ -196,8 +196,8 @@ func (a *account) announced(least, more int64) error {
 	return a.memory.fits(whole.counted()-a.counted, a.what)
 }
 
-// keep counts a staged object as cached. The before argument holds the shared values of the
-// replaced object.
+// keep counts a staged object as cached. The before argument contains the shared values of the
+// object that the staged object replaces.
 func (a *account) keep(key string, size int64, of, before handles) {
 	if a == nil {
 		return
@@ -252,8 +252,8 @@ func (a *account) drop(key string, of handles) {
 	}
 }
 
-// charge updates the memory cap to the new sums. If the sums exceed the cap, charge returns an
-// error and changes nothing.
+// charge counts the current sums against the memory cap. If the sums exceed the cap, charge returns
+// an error and changes nothing.
 func (a *account) charge() error {
 	counted := a.sums.counted()
 	staged := a.sums.beside()
@@ -265,7 +265,7 @@ func (a *account) charge() error {
 	return nil
 }
 
-// settle updates the memory cap like charge, but is used for changes that cannot be rejected.
+// settle is like charge, but for changes that cannot be rejected.
 func (a *account) settle() {
 	if a.committing {
 		return
@@ -277,8 +277,8 @@ func (a *account) settle() {
 	a.staged = staged
 }
 
-// refusedKey returns the key under which a refused object is counted. No object has a key that
-// begins with slashes, because package decode refuses names that contain a slash.
+// refusedKey returns the key under which a refused object is counted. Keys of objects never begin
+// with a slash, because package decode refuses names that contain a slash.
 func refusedKey(key string) string { return "//" + key }
 
 // refusedEntrySize is the size of an entry of Resource.unusable in bytes, without its strings.

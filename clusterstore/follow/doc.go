@@ -45,15 +45,15 @@
 // The following limits also hold for hostile servers:
 //
 //   - The cache and the list that is being read each stay within the memory cap in
-//     [Options].Memory. In addition to the cache, lists may stage objects of at most the same total
-//     size.
+//     [Options].Memory. In addition to the cache, lists may stage objects until their total size
+//     reaches the memory cap.
 //   - A list that exceeds the memory cap changes nothing. An event that exceeds the cap is not
 //     applied, and the resource is listed again. Until a list fits within the cap, the Group is
 //     unhealthy, even if the resource is optional. The only exceptions are kinds for which
 //     [Kind].Aside is true.
 //   - A Group with a memory cap handles at most 10,000 events per second, after a burst of 20,000.
-//     Listed objects count as events, except in a resource's first list. The server holds back
-//     further events.
+//     Listed objects count as events, except in a resource's first list. While the Group waits,
+//     further events stay on the server.
 //   - Lists are read in pages of 500 objects. A page times out after 30 s, and a list after 5 min.
 //     Package kube sets the other timeouts.
 //   - A list that repeats objects soon exceeds the memory cap, because each repetition counts
@@ -63,18 +63,18 @@
 //     list fails at most 30 s later.
 //   - Every watch ends soon after the requested time, even if the server keeps the watch open.
 //   - A resource sends at most one request per second after a burst of five, whatever the server
-//     responds. Only the request for the next page of a list is exempt, if the last page had at
+//     responds. Only the request for the next page of a list is exempt, if the previous page had at
 //     least 50 objects.
 //   - If a server causes repeated requests without a failure, the Health describes the server's
 //     behavior, and [Options].Trouble is called once.
 //
 // [Group.Run] starts one goroutine per Resource, and waits for all of them to end. The methods
 // Health, Synced and HealthChanged are safe for concurrent use. Callbacks may call these three
-// methods, because the package holds no lock while it calls back.
+// methods, because the package does not hold a lock during a callback.
 //
 // The list-and-watch loop in resource.go replaces client-go's Reflector, which holds whole lists of
-// complete objects in memory. A Reflector also has fixed rules for failures, which do not cover
-// memory caps and silent servers, and needs two more goroutines per watch.
+// complete objects in memory. A Reflector also needs two more goroutines per watch, and its fixed
+// rules for failures do not cover memory caps or silent servers.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package follow

@@ -60,8 +60,8 @@ type stored[T any] struct {
 	there bool
 }
 
-// feed compacts each object of type O to a T as it is decoded, and puts the T into the kind's
-// Store. Only the goroutine that executes Resource.run may call the methods of a feed.
+// feed compacts each decoded object, and puts the compacted object into the kind's Store. Only the
+// goroutine that executes Resource.run may call the methods of a feed.
 type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
@@ -322,13 +322,13 @@ func (f *feed[O, T]) stored(key string) (s stored[T]) {
 	return s
 }
 
-// same reports whether replacing the stored value with that of c would have no effect.
+// same reports whether the compacted object is equivalent to the stored one.
 func (f *feed[O, T]) same(s stored[T], c *compacted[T]) bool {
 	return s.there && f.kind.Same(s.value, c.value)
 }
 
-// putAll puts listed objects into the Store, in one step if they compare as equal with
-// Kind.Together.
+// putAll puts listed objects into the Store. Objects for which Kind.Together returns 0 are put into
+// the Store in one step.
 func (f *feed[O, T]) putAll(list []*compacted[T]) {
 	compare := func(a, b *compacted[T]) int { return 1 }
 	if together := f.kind.Together; together != nil {

@@ -26,17 +26,18 @@ type Options struct {
 	// Printable makes an error safe to display, because its message may come from the API server.
 	// If Printable is nil, errors are displayed unchanged.
 	Printable func(error) error
-	// Trouble, if set, is called when an API server makes a resource repeat requests that have not
-	// failed. Trouble is called once per cause, and again only if the cause recurs after several
-	// minutes. Several goroutines may call Trouble at the same time.
+	// Trouble, if set, is called when the behavior of an API server forces a resource to repeat
+	// requests, although none of the requests failed. Trouble is called once per cause, and again
+	// only if the cause recurs after several minutes. Several goroutines may call Trouble at the
+	// same time.
 	Trouble func(resource, text string)
-	// Contain, if set, must call the follow function and recover from its panics. After a panic,
-	// Contain must call [Group.Fail].
+	// Contain, if set, must call the follow function and recover from any panic in this function.
+	// After a panic, Contain must call [Group.Fail].
 	Contain func(resource string, follow func())
-	// Admit, if set, delays the end of the first sync until the channel is closed. See
+	// If Admit is set, the first sync does not end before this channel is closed. See
 	// [Group.Listed].
 	Admit <-chan struct{}
-	// Memory caps the memory used by cached and staged objects. If Memory is nil, neither the
+	// Memory limits the memory that cached and staged objects use. If Memory is nil, neither the
 	// memory nor the rate of events is limited.
 	Memory *MemoryCap
 }
@@ -116,8 +117,9 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	close(g.done)
 }
 
-// firstSync waits until all required resources have been listed, and then for optional resources,
-// limited by optionalPatience and optionalGrace. If ctx is done first, firstSync returns false.
+// firstSync waits until all required resources have been listed. Then, firstSync waits for optional
+// resources, but no longer than optionalPatience and optionalGrace permit. If ctx is done first,
+// firstSync returns false.
 func (g *Group) firstSync(ctx context.Context) bool {
 	began := time.Now()
 	for _, r := range g.resources {
@@ -157,8 +159,9 @@ func (g *Group) admitted(ctx context.Context) bool {
 	}
 }
 
-// Listed returns a channel that is closed when the first sync is only waiting for [Options].Admit.
-// A caller that closes Admit later lets the Group list more optional resources in the first sync.
+// Listed returns a channel that is closed when nothing except [Options].Admit delays the end of the
+// first sync. Until the caller closes Admit, the Group can still list further optional resources in
+// the first sync.
 func (g *Group) Listed() <-chan struct{} { return g.listed }
 
 // Synced returns a channel that is closed after the first sync. After the first sync, the Stores
@@ -166,9 +169,9 @@ func (g *Group) Listed() <-chan struct{} { return g.listed }
 // in time.
 func (g *Group) Synced() <-chan struct{} { return g.done }
 
-// HealthChanged returns a channel that is closed when the health changes. The relevant fields are
-// Err and StaleSince, and the fields Synced and Failure of each resource. To avoid missing a
-// change, get the channel before you call Health.
+// HealthChanged returns a channel that is closed when one of these fields of the health changes:
+// Err, StaleSince, or the Synced or Failure field of a resource. To avoid missing a change, get the
+// channel before you call Health.
 func (g *Group) HealthChanged() <-chan struct{} {
 	_, changed := g.version.Get()
 	return changed
@@ -225,7 +228,8 @@ func (g *Group) setAbsent(s *resourceState, absent bool) {
 	})
 }
 
-// setLate does not replace an earlier error of the resource, which is more specific than errLate.
+// setLate does not replace an earlier error of the resource, because the earlier error is more
+// specific than errLate.
 func (g *Group) setLate(s *resourceState) {
 	g.update(func() bool {
 		if s.synced || s.err != nil {

@@ -82,8 +82,8 @@ const (
 	troubleCount = 3
 )
 
-// A cause is the way in which an API server leads Isthmus to send too many requests without any
-// failure.
+// A cause is a way in which an API server makes Isthmus send too many requests, although none of
+// the requests fails.
 type cause string
 
 const (

@@ -31,8 +31,8 @@ type Kind[O decode.Object, T any] struct {
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
 	// Size returns the number of bytes that a value uses in the Store, without its key and its
-	// shared values. If the Store uses memory for another object only because the value refers to
-	// that object, the size includes this memory. The result of Size must only depend on the
+	// shared values. The size includes the memory that the Store uses for another object only
+	// because the value refers to that object. The result of Size must depend only on the
 	// arguments. Size is required if Options.Memory is set.
 	Size func(value T, key string) int64
 	// Shared, if set, iterates over the parts of a value that objects may share, such as a
@@ -42,9 +42,9 @@ type Kind[O decode.Object, T any] struct {
 	// Same reports whether two values are equivalent, so that an update from one to the other can
 	// be ignored.
 	Same func(a, b T) bool
-	// Together, if set, compares objects. Listed objects that compare as equal are put into the
-	// Store in one step. An item that moves from one object to another is therefore never missing
-	// from the Store. The Store must implement [Joint].
+	// Together, if set, compares objects. Listed objects for which Together returns 0 are put into
+	// the Store in one step. If an item moves between two objects in the same step, the item is
+	// never missing from the Store. The Store must implement [Joint].
 	Together func(a, b T) int
 	// Changed, if set, is called after each change to the Store. If ok is true, the value is new,
 	// or differs from the previous value according to Same. If ok is false, the object was dropped.

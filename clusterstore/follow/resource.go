@@ -24,8 +24,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// requestRate and requestBurst limit the requests of a resource, except for the next page of a list
-// after a page with many objects.
+// requestRate and requestBurst limit how often a resource sends requests. The limit does not apply
+// to the next page of a list if the previous page had many objects.
 const (
 	requestRate  = 1 // per second
 	requestBurst = 5
@@ -41,8 +41,8 @@ const (
 	richPage = pageSize / 10
 	// maxPoorPages is the maximum number of consecutive pages with fewer than richPage objects.
 	maxPoorPages = 10
-	// maxOutdated is how many times in a row a server may reject a resource version before that
-	// counts as a failure. Servers reject versions that are too old or not yet known.
+	// maxOutdated is how many times in a row a server may reject a resource version before the
+	// rejections count as a failure. Servers reject versions that are too old or not yet known.
 	maxOutdated = 5
 )
 
@@ -91,8 +91,8 @@ const (
 	maxOverPause = 30 * time.Second
 
 	// If a required resource may be listed but not watched, the resource is listed repeatedly.
-	// Repeated lists are expensive, so from the third consecutive refusal on (maxWatchRefusals),
-	// the pause doubles each time, up to maxUnwatchedPause.
+	// Because repeated lists are expensive, the pause doubles with each refusal from the third one
+	// on (maxWatchRefusals), up to maxUnwatchedPause.
 	maxWatchRefusals  = 3
 	maxUnwatchedPause = 30 * time.Second
 
@@ -323,8 +323,8 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// late returns an error if reading a list has taken too long, and records the cause if the list is
-// slow.
+// late returns an error if reading a list has taken too long. If a list is slow but has not timed
+// out, late records longList as a cause of trouble.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
@@ -368,8 +368,8 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. If the watch ended normally, the ended
-// result is true, and the next watch may begin without a pause.
+// watch applies the events of a watch until the watch ends. If the watch ended normally, the result
+// named ended is true, and the next watch may begin without a pause.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -452,8 +452,8 @@ func (r *Resource) pace(ctx context.Context) error {
 	return r.group.events.Wait(ctx)
 }
 
-// failed records an error from a list or from opening a watch. A version that is too old or not yet
-// known only counts as a failure after maxOutdated consecutive errors.
+// failed records an error from a list or from opening a watch. An error about a version that is too
+// old or not yet known counts as a failure only after maxOutdated consecutive errors.
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -540,7 +540,7 @@ func (r *Resource) backOff(ctx context.Context) {
 }
 
 // pauseOptional pauses an optional resource that is forbidden or was not found. The resource's
-// objects are only dropped if API discovery confirms that the resource does not exist. If API
+// objects are dropped only if API discovery confirms that the resource does not exist. If API
 // discovery finds the resource again, the pause ends early.
 func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	ctx, stop := context.WithTimeout(ctx, optionalPause)

@@ -152,10 +152,11 @@ func broken(err error) bool {
 //
 // Some updates do not set a new time in managedFields. For example, marking an object for deletion
 // leaves the time of an earlier change, which may be long past. To detect these updates exactly,
-// Isthmus would have to store the time of every object. Instead, lag only measures an update if its
-// time is the newest of the resource and was first received at most a second ago. Any user may
-// write a future time into an object. Future times are replaced with the current time, because a
-// future time would otherwise prevent all measurements until that time.
+// Isthmus would have to store the time of every object. Instead, a lag ignores an update if another
+// update of the resource had a newer time. A lag also ignores an update if another update with the
+// same time arrived more than a second earlier. Any user may write a future time into an object.
+// Future times are replaced with the current time, because a future time would otherwise prevent
+// all measurements until that time.
 type lag struct {
 	seconds prometheus.Observer // fixed
 
