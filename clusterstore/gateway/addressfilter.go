@@ -24,7 +24,7 @@ const interfacesFor = time.Second // how long the addresses of the network inter
 
 // AddressFilter decides which addresses Isthmus may probe. A linked cluster chooses the addresses
 // of its own gateways. The filter prevents a linked cluster from making Isthmus send requests to
-// the local cluster or to itself, for example to the admin port.
+// the local cluster or to Isthmus's own ports, such as the admin port.
 //
 // The trackers of all clusters share one AddressFilter. The exported fields must not be modified
 // once a tracker uses the filter.
@@ -34,7 +34,7 @@ type AddressFilter struct {
 	// Local provides the addresses of the local cluster. If Local is nil, addresses of the local
 	// cluster may be probed.
 	Local LocalCluster
-	// Interfaces returns the addresses of the network interfaces. The default is
+	// Interfaces returns the addresses of the host's network interfaces. The default is
 	// net.InterfaceAddrs.
 	Interfaces func() ([]net.Addr, error)
 
@@ -72,8 +72,8 @@ func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	return ""
 }
 
-// hostAddresses returns the addresses of the network interfaces, which in a Pod are those of the
-// Pod. Loopback addresses are left out, because Routable already excludes them.
+// hostAddresses returns the addresses of the host's network interfaces. In a Pod, these are the
+// addresses of the Pod. Loopback addresses are left out, because Routable already excludes them.
 func (f *AddressFilter) hostAddresses() ([]netip.Addr, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

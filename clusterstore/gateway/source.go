@@ -141,8 +141,8 @@ func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.
 	return list
 }
 
-// Explain implements [federation.Explainer]. The explanation covers the endpoints behind the
-// gateways, and why gateways are not used.
+// Explain implements [federation.Explainer]. Explain describes the endpoints behind the gateways,
+// and says why a gateway is not used.
 func (s *Source) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		if x, ok := s.Cluster.(federation.Explainer); ok {

@@ -21,8 +21,8 @@ const (
 	resolveSoon    = 5 * time.Second // while a name has not been resolved yet
 	resolveTimeout = 5 * time.Second // timeout for all names together
 
-	// The Tracker remembers the results of unused probes, because a name may resolve to different
-	// addresses each time.
+	// The Tracker remembers the health of addresses that are no longer in use, because a name may
+	// resolve to different addresses each time.
 	rememberFor   = 10 * time.Minute
 	maxRemembered = 64 // unused probes
 )
@@ -371,8 +371,8 @@ func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
 	return ips
 }
 
-// startProbes starts to probe an IP, one port and path after the other. To stop the probes, call
-// stopProbes[ip].
+// startProbes starts to probe an IP. Only one combination of port and path is probed at a time. To
+// stop the probes, call stopProbes[ip].
 func (t *Tracker) startProbes(ctx context.Context, ip netip.Addr) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
