@@ -36,7 +36,7 @@ type Client struct {
 
 // New returns a Client for a cluster, without sending a request. Each Client has its own
 // connections, so that closing a Client never affects another cluster. Requests are not
-// rate-limited, because a Client only runs a few watches. A non-nil *Requests counts the Client's
+// rate-limited, because a Client runs only a few watches. A non-nil *Requests counts the Client's
 // requests.
 func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*Client, error) {
 	cfg := rest.CopyConfig(from)
@@ -81,7 +81,7 @@ func (c *Client) singleTries() *http.Client {
 	return newHTTPClient(withoutRetryAfter{c.http.Transport})
 }
 
-// MCS returns clients for each version of the MCS-API. MCS must only be called for the local
+// MCS returns clients for each version of the MCS-API. MCS must be called only for the local
 // cluster, because the sizes of responses are not limited.
 func (c *Client) MCS() (map[string]MCS, error) {
 	all := make(map[string]MCS)
@@ -111,8 +111,8 @@ func (c *Client) Printable(err error) error {
 	return Printable(withoutToken(err, c.config.BearerToken))
 }
 
-// Server returns the information that the API server's responses have revealed so far, without
-// facts and credentials.
+// Server returns what the API server's responses have revealed so far. The result does not include
+// the facts that a [Keeper] reads, and does not contain credentials.
 func (c *Client) Server() adminapi.APIServer {
 	if c.observer == nil {
 		return adminapi.APIServer{}

@@ -67,9 +67,10 @@
 // Clients and Requests are safe for concurrent use. The package does not start goroutines, except
 // for those of net/http, which end after [Client.Close].
 //
-// Requests provides the metrics of Linkerd's destination controller, with an additional label for
-// the cluster. Linkerd uses one client for Kubernetes resources and another for Linkerd resources.
-// Isthmus uses one client for both, and derives the label "client" from the path of each request.
+// [Requests] provides the same metrics as Linkerd's destination controller, with an additional
+// label for the cluster. Linkerd uses one client for Kubernetes resources and another for Linkerd
+// resources. Isthmus uses one client for both, and derives the label "client" from the path of each
+// request.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package kube

@@ -253,8 +253,8 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 	return n, nil
 }
 
-// join returns the shortest list of IP ranges that contains exactly the same addresses. The ranges
-// of the Nodes are usually parts of one cluster-wide range.
+// join returns the shortest list of IP ranges that contains exactly the addresses in the given
+// ranges. The ranges of the Nodes are usually parts of one cluster-wide range.
 func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	list := make([]netip.Prefix, 0, len(ranges))
 	for p := range ranges {
@@ -287,8 +287,8 @@ func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	if at, ok := tokenExpiry(cfg.BearerToken); ok {
 		first = &adminapi.Expiry{What: "token", At: at.UTC()}
 	}
-	// The first certificate is the client certificate, and the others are its chain. The chain is
-	// only valid while all of its certificates are valid.
+	// The first certificate is the client certificate, and the others are its chain. The client
+	// certificate is usable only while the whole chain is valid.
 	if list, err := certificates(cfg.CertData); err == nil {
 		for _, c := range list {
 			if first == nil || c.NotAfter.Before(first.At) {

@@ -12,7 +12,7 @@ const (
 	listsFirst = 5 * time.Second // facts are read after this time even if the cluster's objects are not listed yet
 )
 
-// The following limits apply to reads that a call to Look causes.
+// The following limits apply to the reads that calls to Look trigger.
 const (
 	looksAtOnce = 8
 
@@ -30,7 +30,8 @@ type Turns chan struct{}
 // NewTurns returns Turns for looksAtOnce clusters.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
-// take waits for a turn. If ctx is done first, take returns false. Nil Turns do not limit anything.
+// take waits for a turn, or returns false if ctx is done before the turn. Nil Turns do not limit
+// anything.
 func (t Turns) take(ctx context.Context) bool {
 	if t == nil {
 		return true
@@ -61,8 +62,8 @@ type Keeper struct {
 	mu     sync.Mutex
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
-	// anchorsTried and networksTried are the times of the last attempts to read the facts. paused
-	// is the time until which looks are suspended after a timeout.
+	// anchorsTried and networksTried are the times of the last attempts to read trust anchors and
+	// Pod networks. After a timeout, looks are suspended until the time in paused.
 	anchorsTried, networksTried, paused time.Time
 }
 
@@ -109,8 +110,9 @@ func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	return now.Sub(k.anchorsTried) >= anchorsEvery, now.Sub(k.networksTried) >= networksEvery
 }
 
-// Run reads the facts after the API server's first response, once the cluster's objects are listed.
-// Run reads the facts again every hour and after calls to Look. Run returns when ctx is done.
+// Run reads the facts after the API server's first response. Run first waits until the cluster's
+// objects are listed, but no longer than listsFirst. Run reads the facts again every hour and after
+// calls to Look. Run returns when ctx is done.
 func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	defer k.endLook()
 	select {

@@ -46,10 +46,10 @@ var strictCodec = func() runtime.Codec {
 var errUnparsable = errors.New("kubeconfig can't be parsed")
 
 // ReadKubeconfig parses the kubeconfig of a link, and returns an error if the kubeconfig is
-// unusable. A user who may write the Secret must not be able to make Isthmus run a program, read
-// files of its Pod, use a proxy or impersonate another user. Therefore, a kubeconfig may only
-// contain a server, its certificate authority, and a token or a client certificate, all of them
-// inline. Unknown fields are ignored, as in client-go.
+// unusable. A user with permission to write the Secret must not be able to make Isthmus run a
+// program, read a file, use a proxy or impersonate another user. Therefore, a kubeconfig may
+// contain only a server, its certificate authority, and a token or a client certificate, all of
+// them inline. Unknown fields are ignored, as in client-go.
 //
 // Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. The only
 // exceptions are names of unknown fields that are unlikely to be secrets. Errors from parsers are
@@ -351,8 +351,8 @@ const (
 	maxDepth = 20
 	// maxRSA limits the length of the integers in an RSA key, in bits. crypto/tls has the same
 	// limit for a peer's key. The CPU time for a key grows with the cube of its length, and the
-	// computation cannot be canceled. The computation for a key as large as a kubeconfig would take
-	// hours.
+	// computation cannot be canceled. For the largest key that fits into a kubeconfig, the
+	// computation would take hours.
 	maxRSA = 8192
 )
 

@@ -74,8 +74,8 @@ func newClusterRequests(name federation.ClusterName) *clusterRequests {
 		errors: counter("http_client_errors_total",
 			"Requests to API servers that received no response.", "client", "method"),
 		inFlight: gauge("http_client_in_flight_requests", "Requests to API servers that are waiting for a response."),
-		qps:      gauge("http_client_qps", "Client-side limit of requests per second, or -1 if there is no limit."),
-		burst:    gauge("http_client_burst", "Client-side limit of requests in a burst, or -1 if there is no limit."),
+		qps:      gauge("http_client_qps", "Client-side limit on requests per second, or -1 if there is no limit."),
+		burst:    gauge("http_client_burst", "Client-side limit on requests in a burst, or -1 if there is no limit."),
 	}
 	if c.linked {
 		c.latency = latency(linkedLatency)

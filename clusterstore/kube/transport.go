@@ -26,9 +26,9 @@ const (
 )
 
 // If a server closes each HTTP/2 connection with GOAWAY, net/http repeats the request hundreds of
-// times per second. If a server refuses each stream, net/http repeats the request for a minute.
-// Requests can still be repeated after a connection timeout. Therefore, maxTries and beginTimeout
-// limit everything that happens before the response.
+// times per second. If a server refuses each stream, net/http repeats the request for a minute. A
+// dial timeout does not prevent net/http from repeating a request. Therefore, maxTries limits the
+// number of attempts, and beginTimeout limits the time until the response begins.
 const (
 	maxTries     = 3
 	beginTimeout = dialTimeout + dialTimeout + headerTimeout // maximum duration of one attempt
@@ -174,9 +174,9 @@ func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) 
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// closedWith returns a dialFunc whose connections are closed when ctx is done. Closing idle
-// connections is not enough, because a connection is not idle yet if its request was just canceled,
-// or if the connection is still being opened.
+// closedWith returns a dialFunc whose connections are closed when ctx is done. Closing only idle
+// connections is not enough. A connection is not idle while it is being opened, or just after its
+// request has been canceled.
 func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	return func(request context.Context, network, address string) (net.Conn, error) {
 		made, err := dial(request, network, address)
@@ -270,7 +270,7 @@ func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *
 	return nil
 }
 
-// body is a response body that cancels its request when it is closed.
+// body is a response body. Closing the body cancels the request.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc

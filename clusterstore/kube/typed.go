@@ -71,7 +71,8 @@ type WithStatus[T any] interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// MCS contains clients for one version of the MCS-API, each for one namespace.
+// MCS contains functions that return clients for a namespace. All of the clients use the same
+// version of the MCS-API.
 type MCS struct {
 	ServiceImports func(namespace string) WithStatus[*mcs.ServiceImport]
 	ServiceExports func(namespace string) WithStatus[*mcs.ServiceExport]
