@@ -61,8 +61,8 @@ type endpoint struct {
 }
 
 // NewSources returns the Sources for the API server at the given URL. NewSources does not send a
-// request. The HTTP client must not follow redirects, and must limit the size of response bodies
-// for errors only.
+// request. The HTTP client must not follow redirects. The HTTP client must limit the size of error
+// responses, but must not limit other responses.
 func NewSources(client *http.Client, base *url.URL) Sources {
 	a := &api{client, base, make(chan struct{}, 1)}
 	imports := newNewest(MCSVersions, func(v schema.GroupVersion) Source[*mcs.ServiceImport] {

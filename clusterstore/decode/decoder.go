@@ -114,7 +114,7 @@ func (s *shelf) grow(list reflect.Value) reflect.Value {
 	return list.Index(n)
 }
 
-// holds reports whether list element n uses the memory of the next free value in the shelf.
+// holds reports whether appending element n to the list would use the next free value of the shelf.
 func (s *shelf) holds(list reflect.Value, n int) bool {
 	if s.used == s.all.Len() || n == list.Cap() {
 		return false

@@ -77,11 +77,11 @@ func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len
 
 type used struct {
 	path string // path in error messages
-	// each limits the elements of a single list, or the bytes of a string. Zero means the default
-	// length. The all field limits the total number of elements in all lists at the same path of an
-	// object.
-	each, all int
-	below     map[string]*used
+	// The limit field is the maximum number of elements in a list, or the maximum length of a
+	// string in bytes. Zero means the default length. The total field is the maximum number of
+	// elements in all lists at the same path of an object.
+	limit, total int
+	below        map[string]*used
 }
 
 // usedFields parses a list of fields in the format of kinds.go.
@@ -96,7 +96,7 @@ func usedFields(text string) *used {
 		case word == "}":
 			open = open[:len(open)-1]
 		case err == nil:
-			last.each, last.all = cmp.Or(last.each, n), n
+			last.limit, last.total = cmp.Or(last.limit, n), n
 		default:
 			last = &used{path: strings.TrimPrefix(in.path+"."+word, "."), below: make(map[string]*used)}
 			in.below[word] = last
@@ -202,7 +202,7 @@ func setterOf(r *room, of reflect.Type, u *used) (protowire.Type, setter) {
 }
 
 func textSetter(u *used) setter {
-	longest := u.each
+	longest := u.limit
 	if longest == 0 {
 		longest = maxText
 	}
@@ -219,7 +219,7 @@ func listSetter(r *room, of reflect.Type, u *used) setter {
 	all := newShelf(r, of)
 	element := *u
 	if of.Kind() == reflect.String {
-		element.each = 0
+		element.limit = 0
 	}
 	_, set := setterOf(r, of, &element)
 	return func(into reflect.Value, number uint64, data []byte) error {
@@ -227,8 +227,8 @@ func listSetter(r *room, of reflect.Type, u *used) setter {
 		if err := set(e, number, data); err != nil {
 			return err
 		}
-		if into.Len() > u.each || all.count() > u.all {
-			return fmt.Errorf("it has more than %d %s", min(u.each, u.all), u.path)
+		if into.Len() > u.limit || all.count() > u.total {
+			return fmt.Errorf("it has more than %d %s", min(u.limit, u.total), u.path)
 		}
 		return nil
 	}

@@ -48,8 +48,8 @@ func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, val
 			*m = kept
 		}
 		(*m)[key] = value(data)
-		if len(*m) > u.each {
-			return fmt.Errorf("it has more than %d %s", u.each, u.path)
+		if len(*m) > u.limit {
+			return fmt.Errorf("it has more than %d %s", u.limit, u.path)
 		}
 		return nil
 	}
