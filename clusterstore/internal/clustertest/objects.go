@@ -1,5 +1,5 @@
-// Package clustertest contains helpers for the tests of clusterstore and of the packages below it:
-// random objects, the fields that Isthmus uses, and comparisons of metrics. The package does not
+// Package clustertest helps to test clusterstore and the packages below it. The package generates
+// random objects, lists the fields that Isthmus uses, and compares metrics. The package does not
 // import the packages under test.
 package clustertest
 
@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Maker generates objects with random fields. Each field is set in some of the objects.
+// Maker generates objects in which a random selection of fields is set to random values.
 type Maker struct{ *rand.Rand }
 
 var madeTexts = []string{
@@ -84,8 +84,8 @@ func (m Maker) fill(v reflect.Value, depth int) {
 	}
 }
 
-// Make fills an object at random. The object's name is never empty and its namespace never contains
-// a slash, because package decode rejects a response with invalid names.
+// Make sets the fields of an object at random. Make always sets a valid name and namespace, because
+// package decode rejects a response with invalid names.
 func (m Maker) Make(o metav1.Object) {
 	m.fill(reflect.ValueOf(o).Elem(), 0)
 	o.SetName(fmt.Sprint("n", m.IntN(1000)))
