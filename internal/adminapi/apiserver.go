@@ -4,14 +4,15 @@ import "time"
 
 // APIServer contains what one replica knows about a cluster's API server. The replica learns most
 // values when it lists and watches the cluster. The replica reads the version, the trust anchors
-// and the Pod networks when the server first responds, and then every hour. Only a request with
-// [FreshParameter] causes requests to the API server.
+// and the Pod networks when the server first responds, and then every hour. A request to
+// /debug/clusters never causes requests to the API server, unless the request sets
+// [FreshParameter].
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // time of the server's last response; zero if there was none
 	// Error says why the newest request got no response, and is empty otherwise.
 	Error string `json:"error,omitempty"`
-	// Certificate says what is wrong with the server's certificate, if Error is about the
-	// certificate. OtherAuthority reports whether the certificate's issuer differs from the
+	// Certificate says what is wrong with the server's certificate, and is empty if Error has a
+	// different cause. OtherAuthority reports whether the certificate's issuer differs from the
 	// certificate authority in the credentials.
 	Certificate    string `json:"certificate,omitempty"`
 	OtherAuthority bool   `json:"otherAuthority,omitempty"`
@@ -46,8 +47,8 @@ type RefusedRequest struct {
 // newest response.
 type Clock struct {
 	Ahead float64 `json:"aheadSeconds"` // negative if the server's clock is behind
-	// Within is the precision of Ahead in seconds, which depends on the duration of the request and
-	// on the Date header's precision of one second.
+	// Within is the precision of Ahead, in seconds. The precision depends on the duration of the
+	// request, and on the Date header, which contains whole seconds.
 	Within float64 `json:"withinSeconds"`
 }
 

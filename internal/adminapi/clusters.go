@@ -26,7 +26,7 @@ type Clusters struct {
 	Copies *CacheCopies `json:"cacheCopies,omitempty"` // nil if the replica is older than this field
 	// Exports is nil if --exports is off.
 	Exports *ExportsSummary `json:"exports,omitempty"`
-	// Leftovers is only set if the page is requested with [FreshParameter].
+	// Leftovers is set only if the page is requested with [FreshParameter].
 	Leftovers []LeftoverMirrors `json:"leftoverMirrors,omitempty"`
 }
 
@@ -52,8 +52,8 @@ type Cluster struct {
 	Cluster string `json:"cluster,omitempty"` // empty if the Secret's label is missing or invalid
 	Secret  string `json:"secret,omitempty"`  // name of the link Secret; empty for the local cluster
 	// SecretVersion is the resourceVersion of the link Secret that is in use for the cluster.
-	// SecretVersion is empty until the cluster has been read, or while the replica uses a different
-	// Secret.
+	// SecretVersion is empty if the cluster has not been read yet, or if the replica uses a
+	// different Secret.
 	SecretVersion string `json:"secretVersion,omitempty"`
 	// SecretRefused says why the current version of the link Secret cannot be used, and is empty
 	// otherwise. UsedInstead identifies the older version of the link Secret that is in use
@@ -71,7 +71,8 @@ type Cluster struct {
 	// instead. While Isthmus is still trying the newest credentials, NewCredentials is empty.
 	NewCredentials string `json:"newCredentials,omitempty"`
 	// The newest credentials replace the older ones once Isthmus has listed the kinds in Awaited,
-	// such as servers.policy.linkerd.io. The cluster contains objects of each awaited kind.
+	// such as servers.policy.linkerd.io. Awaited contains only kinds of which the cluster has
+	// objects.
 	Awaited []string `json:"awaited,omitempty"`
 	ClusterStatus
 }
@@ -198,16 +199,16 @@ type Resource struct {
 	// Lasts reports whether the API server has returned the same Failure for at least 10 s.
 	Lasts bool `json:"-"`
 	// Trouble describes behavior of the API server that is not a failure, but forces Isthmus to
-	// repeat requests. Isthmus repeats requests at most once per second.
+	// repeat requests, at most once per second.
 	Trouble string `json:"trouble,omitempty"`
 	// ThrottledUntil is the end of a pause that the API server requested with a Retry-After header.
 	// Isthmus does not request the resource before the end of the pause.
 	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
 }
 
-// NeverRead reports whether the kind has never been listed and cannot be listed now, although it
-// may have objects. As long as a kind has not been listed, the cluster appears to have no objects
-// of this kind.
+// NeverRead is true for a kind that has never been listed and cannot be listed now, although the
+// API server may serve it. As long as a kind has not been listed, the cluster appears to have no
+// objects of this kind.
 func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failure != Absent }
 
 func (r *Resource) Unread() string {
@@ -224,7 +225,8 @@ const (
 	Failing      ReadFailure = "failing"      // anything else
 )
 
-// Unserved describes a member of a service that is out of service or unreachable.
+// Unserved describes a member that does not contribute endpoints to its service, or whose cluster
+// is unreachable.
 type Unserved struct {
 	Service string `json:"service"`
 	Cluster string `json:"cluster"`
@@ -232,7 +234,8 @@ type Unserved struct {
 	Reason  string `json:"reason"`
 }
 
-// Refused counts the endpoints from one linked cluster that Isthmus rejects on watched ports.
+// Refused counts the endpoints that Isthmus rejects, for one linked cluster and all ports that
+// clients watch.
 type Refused struct {
 	Cluster  string   `json:"cluster"`
 	Outside  int      `json:"outsideRanges"`  // addresses outside the ranges that the link Secret allows
@@ -245,9 +248,9 @@ type Problem struct {
 	Problems []string `json:"problems"`
 }
 
-// AddressConflict describes an address that several objects in the local cluster have. Isthmus
-// treats such an address as assigned to none of the objects, and GetProfile returns Unavailable for
-// the address.
+// AddressConflict describes an address that several objects in the local cluster claim. As long as
+// several objects claim an address, Isthmus does not assign the address to any of them, and
+// GetProfile returns Unavailable for the address.
 type AddressConflict struct {
 	Address string    `json:"address"` // IP, or IP:PORT if only that port is claimed
 	Claimed string    `json:"claimed"` // the claim, such as "2 Pods with IP 10.0.0.1"
@@ -278,7 +281,7 @@ type CacheCopies struct {
 	Off        bool   `json:"off,omitempty"`        // --cache-max-age is 0
 	Error      string `json:"error,omitempty"`      // why the copies can't be listed
 	LeaseError string `json:"leaseError,omitempty"` // why the Lease can't be used
-	// Missing lists the lost clusters that this replica has cached but that could not be copied.
+	// Missing lists the lost clusters whose caches exist in this replica, but could not be copied.
 	Missing []MissingCopy `json:"missing,omitempty"`
 }
 
@@ -292,8 +295,8 @@ type MissingCopy struct {
 // removed or gets a new meaning, but not when a field is added.
 const Format = 1
 
-// All responses under /debug contain these headers. Only replicas of older versions do not send
-// them.
+// All responses under /debug contain the following headers, except those from replicas of older
+// versions.
 const (
 	FormatHeader  = "Isthmus-Format"
 	VersionHeader = "Isthmus-Version" // Version of a Build

@@ -101,9 +101,9 @@ type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	Cluster string         `json:"cluster"` // local, unless the replica labels the endpoint with another cluster
 	// Sent is a WeightedAddr of linkerd2-proxy-api in protobuf's JSON format, as the proxy receives
-	// it. The field metricLabels also contains the labels that apply to the whole message. In
-	// addition, isthmus_tier is the endpoint's tier, and isthmus_standing is the standing of the
-	// endpoint's cluster. Proxies do not receive these two labels.
+	// it. The field metricLabels also contains the labels that apply to the whole message. Two
+	// further labels, which proxies do not receive, are isthmus_tier (the endpoint's tier) and
+	// isthmus_standing (the standing of the endpoint's cluster).
 	Sent json.RawMessage `json:"sent"`
 }
 

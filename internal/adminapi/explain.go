@@ -23,8 +23,8 @@ type Explanation struct {
 	Verdicts   map[string]int     `json:"verdicts"`        // number of addresses by verdict, listed or not
 	Addresses  []ExplainedAddress `json:"addresses"`
 	More       int                `json:"moreAddresses,omitempty"` // number of addresses that are not listed
-	// Held describes the endpoints of the service that all proxies currently have, not only the
-	// client of the explanation.
+	// Held describes the endpoints of the service that proxies currently have. Held is not limited
+	// to the client that the page explains.
 	Held     []HeldView `json:"streams"`
 	MoreHeld int        `json:"moreStreamViews,omitempty"` // number of views that are not listed
 }

@@ -34,8 +34,8 @@ type ExportsWriter struct {
 	Holder  string `json:"holder,omitempty"`
 	Leading bool   `json:"leading"` // whether this replica is the leader
 	// MCS is the version of the MCS-API that Isthmus uses for ServiceImports. MCS is "none" if the
-	// cluster does not serve ServiceImports or Isthmus cannot read them. MCS is empty if
-	// ServiceExports are not a source, or if the version is unknown.
+	// cluster does not serve ServiceImports or Isthmus cannot read them. MCS is empty if Isthmus is
+	// not configured to read ServiceExports, or if the version is unknown.
 	MCS        string `json:"mcs,omitempty"`
 	LeaseError string `json:"leaseError,omitempty"`
 	// Notes lists the Links and the Leases of Linkerd's service mirrors that Isthmus cannot read,
@@ -65,7 +65,7 @@ type Export struct {
 	Until  time.Time `json:"until,omitzero"`   // when the state ends by itself; zero means never
 }
 
-// An Export can have these states in addition to the states in a plan.
+// An Export has one of the following states, or one of the states in package plan.
 const (
 	ExportWouldBeWritten = "would be written" // with --exports=on
 	ExportBeingWritten   = "being written"
@@ -82,8 +82,8 @@ type ExportConflict struct {
 
 type ExportChange struct {
 	Verb string `json:"verb"` // create, update, status or delete
-	// ObjectKind is Service, ServiceImport or ServiceExport. For a ServiceExport, only the
-	// conditions change.
+	// ObjectKind is Service, ServiceImport or ServiceExport. The change to a ServiceExport concerns
+	// only its conditions.
 	ObjectKind string        `json:"objectKind"`
 	Object     string        `json:"object"`
 	Kind       string        `json:"kind"`

@@ -73,7 +73,7 @@ type Clients struct {
 	Since    time.Time `json:"since"`          // when the current tiers came into use
 	Why      string    `json:"why"`            // why the current tiers came into use
 	// WaitsFor describes the condition under which clients will use fewer tiers. WaitsFor is empty
-	// if clients use only one tier, or if endpoints will be dropped at Next.
+	// if clients use only one tier, or if the time of the next step is already in Next.
 	WaitsFor string     `json:"returnWaitsFor,omitempty"`
 	Next     *time.Time `json:"nextStep,omitempty"` // when endpoints are dropped, unless something changes first
 }
@@ -116,8 +116,8 @@ type Impact struct {
 	Services []ServiceImpact `json:"services"` // sorted by name and port
 }
 
-// ServiceImpact compares the endpoints that clients of a service port receive now and would receive
-// with the requested standing.
+// ServiceImpact compares the endpoints that clients of a service port receive now with those that
+// they would receive with the requested standing.
 type ServiceImpact struct {
 	Service string `json:"service"`
 	// Watched reports whether proxies watch the port. If proxies do not watch the port, each
@@ -129,8 +129,9 @@ type ServiceImpact struct {
 	Zone    string `json:"zone,omitempty"`
 	Node    string `json:"node,omitempty"`    // of these clients, if it affects their endpoints
 	Streams int    `json:"streams,omitempty"` // of the whole service
-	// Now contains the numbers of endpoints that these clients currently receive. Then contains the
-	// numbers after the change of standing, including any resulting change of tiers.
+	// The Now field counts the endpoints that the clients currently receive. The Then field counts
+	// the endpoints that the clients would receive with the requested standing, after any resulting
+	// change of tiers.
 	Now  []ImpactCount `json:"now"`
 	Then []ImpactCount `json:"then"`
 }
