@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Endless selects a kind of practically endless response. Such a response ends after 512 MiB, so
-// that even a client without limits finishes.
+// Endless selects a kind of practically endless response. Every endless response ends after 512
+// MiB, so that even a client without limits finishes.
 type Endless string
 
 const (

@@ -51,8 +51,8 @@ func (k kind) prefix() string {
 	return "/apis/" + k.Group + "/" + k.Version + "/"
 }
 
-// kindOf returns the kind of an object. If the TypeMeta of a typed object is empty, it derives the
-// kind from the Go type.
+// kindOf returns the kind of an object. If the TypeMeta of a typed object is empty, kindOf derives
+// the kind from the Go type.
 func kindOf(o runtime.Object) (kind, error) {
 	of := o.GetObjectKind().GroupVersionKind()
 	if of.Empty() {

@@ -70,7 +70,7 @@ type Faults struct {
 	// Absent contains the resources for which the server responds with a 404, as if their CRDs had
 	// been deleted. The objects of absent resources stay in the store.
 	Absent []string
-	// Endless makes some responses endless. An empty string disables this fault.
+	// Endless makes some responses endless. An empty string means that all responses end normally.
 	Endless Endless
 }
 
@@ -151,12 +151,12 @@ func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) err
 
 // TakeWrites enables writes from clients, and requests for Leases. Both functions may be nil.
 //
-// The server calls before at the start of each write. The before function may change objects with
+// At the start of each write, the server calls the before function, which may change objects with
 // Put and Delete.
 //
-// The server calls after at the end of each write, with the old and the new object. The old object
-// is nil for a creation, and the new object is nil for a deletion. The after function must return
-// quickly and must not call methods of the Server.
+// At the end of each write, the server calls the after function with the old and the new object.
+// The old object is nil for a creation, and the new object is nil for a deletion. The after
+// function must return quickly and must not call methods of the Server.
 func (s *Server) TakeWrites(before func(resource, namespace, name string), after func(before, after runtime.Object)) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -207,8 +207,8 @@ func (s *Server) CutWatches() {
 	s.alive, s.cut = context.WithCancel(context.Background())
 }
 
-// Compact drops all past events. After the call, watches and lists can no longer continue from an
-// earlier version.
+// Compact drops all past events. After a call to Compact, watches and lists can no longer continue
+// from an older version.
 func (s *Server) Compact() { s.store.compact() }
 
 // Backup returns a function that restores the current objects. After the restore, new versions
@@ -216,8 +216,8 @@ func (s *Server) Compact() { s.store.compact() }
 // versions. To simulate a restart, the caller must also call CutWatches.
 func (s *Server) Backup() (restore func()) { return s.store.backup() }
 
-// Kubeconfig returns a kubeconfig with the given address, which is that of the server or of a proxy
-// in front of it.
+// Kubeconfig returns a kubeconfig with the given address. The address is either the server's own or
+// that of a proxy in front of the server.
 func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {
 	cluster := clientcmdapi.Cluster{Server: "http://" + addr}
 	if s.authority != nil {

@@ -192,7 +192,7 @@ func (s *store) note(t *table, e event) {
 	t.changed = make(chan struct{})
 }
 
-// drop drops the oldest n events, at least one.
+// drop drops the oldest n events. The number n must be at least 1.
 func (t *table) drop(n int) {
 	t.oldest = t.events[n-1].version
 	t.events = slices.Clone(t.events[n:])
@@ -271,8 +271,8 @@ func (s *store) since(resource string, version uint64, begins bool) (changes, bo
 	return changes{slices.Clone(t.events[i:]), s.version, t.changed}, true
 }
 
-// keepPage stores the rest of a list, and returns a continue token for it. The caller must not hold
-// s.mu.
+// keepPage stores the rest of a list, and returns the continue token with which a client can
+// request the rest. The caller must not hold s.mu.
 func (s *store) keepPage(p page) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -395,8 +395,8 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 	return made, s.wrote(of.kind, old, made)
 }
 
-// giveIP sets the ClusterIP of a Service that needs one. If the Service already had a ClusterIP,
-// giveIP reuses it.
+// giveIP sets the ClusterIP of a Service, if the Service needs one. If the previous version of the
+// Service had a ClusterIP, giveIP reuses this ClusterIP.
 func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	if spec.ClusterIP != "" || spec.Type == corev1.ServiceTypeExternalName {
 		return
