@@ -237,7 +237,7 @@ func TestCertificate(t *testing.T) {
 	if why, authority := Certificate(get(
 		server.URL, x509.NewCertPool(),
 	)); !authority ||
-		why != "it was issued by O=Acme Co, which is not the certificate authority in the kubeconfig" {
+		why != "the issuer O=Acme Co is not the certificate authority in the kubeconfig" {
 		t.Errorf("%q, %v", why, authority)
 	}
 	if why, authority := Certificate(get(

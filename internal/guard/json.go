@@ -23,7 +23,8 @@ var (
 )
 
 // JSON returns a reader that passes through the bytes of another reader, and fails if the JSON
-// exceeds the limits. The reader does not validate the JSON, because the decoder does so.
+// exceeds the limits. The reader does not validate the JSON, because the decoder reports invalid
+// JSON.
 func JSON(from io.Reader, limits Limits) io.Reader { return &counter{from: from, left: limits} }
 
 type counter struct {

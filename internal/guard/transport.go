@@ -35,7 +35,7 @@ var errPlain = errors.New("tokens are never sent over plain HTTP: use an address
 
 // Transport wraps a RoundTripper for requests to an API server, and limits the size of responses.
 // Pass Transport to [k8s.io/client-go/rest.Config.Wrap], which applies it below the RoundTrippers
-// that add credentials. Connection upgrades are only allowed for port forwarding.
+// that add credentials. Connection upgrades are allowed only for port forwarding.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next, false} }
 
 // Sized is like [Transport], but also accepts protobuf responses. Clients must limit the number of
@@ -140,8 +140,8 @@ func (l *limitedReader) Read(b []byte) (int, error) {
 }
 
 // Certificate returns a printable description of what is wrong with a server's certificate, or ""
-// if err has a different cause. The authority result reports whether the client does not trust the
-// certificate authority that issued the certificate.
+// if err has a different cause. If the cause is that the client does not trust the issuer of the
+// certificate, authority is true.
 func Certificate(err error) (why string, authority bool) {
 	failed, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	if !ok {
@@ -150,7 +150,7 @@ func Certificate(err error) (why string, authority bool) {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](failed.Err); !ok || len(failed.UnverifiedCertificates) == 0 {
 		return text.Clean(failed.Err.Error(), text.Long), false
 	}
-	return fmt.Sprintf("it was issued by %s, which is not the certificate authority in the kubeconfig",
+	return fmt.Sprintf("the issuer %s is not the certificate authority in the kubeconfig",
 		text.Clean(failed.UnverifiedCertificates[0].Issuer.String(), text.Long)), true
 }
 

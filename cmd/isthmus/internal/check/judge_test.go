@@ -101,9 +101,9 @@ func TestJudge(t *testing.T) {
 			"failure link-state east: it is unreachable: pods: refused",
 			"unchecked trust-anchors east: " + silent, "unchecked pod-networks east: " + silent}},
 		"another's certificate": {func(_, east *adminapi.Cluster, _ *Input) {
-			east.API.Error, east.API.Certificate, east.API.OtherAuthority = "tls: no", "it was issued by x", true
-		}, []string{"failure api east: the API server cannot be reached: its certificate is not valid: it was " +
-			"issued by x"}},
+			east.API.Error, east.API.Certificate, east.API.OtherAuthority = "tls: no", "the issuer x is unknown", true
+		}, []string{"failure api east: the API server cannot be reached: its certificate is not valid: the " +
+			"issuer x is unknown"}},
 		"new credentials": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.NewCredentials = "new credentials do not work; the old credentials stay in use: Unauthorized"
 		},
