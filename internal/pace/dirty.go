@@ -119,8 +119,8 @@ func newTurns[K comparable]() *turns[K] {
 	return &turns[K]{tenants: make(map[string]*tenant[K])}
 }
 
-// len returns the number of tenants for which pop can return a key. Such a tenant has a waiting
-// key, and no key that is being handled.
+// len returns the number of tenants for which pop can return a key. A tenant counts if it has a
+// waiting key, and no key that is being handled.
 func (q *turns[K]) len() int { return len(q.order) }
 
 func (q *turns[K]) push(name string, key K) {
