@@ -30,8 +30,8 @@ const (
 	maxStacks = 1000      // maximum number of stacks that are cached as logged; further stacks are only counted
 )
 
-// Where is a kind of work, and also a value of the "where" label of the metric
-// isthmus_panics_total.
+// A Where identifies a kind of work. The constants are also the values of the "where" label of the
+// metric isthmus_panics_total.
 type Where string
 
 const (
@@ -51,9 +51,10 @@ type Work struct {
 	Where   Where
 	Service federation.ServiceID // the service that the work is for; zero if there is none
 	Object  string               // another object that the work is for, such as an address, a namespace or a cluster
-	// Of distinguishes several pieces of work for the same service or object. Of is a pointer to
-	// the data that the work updates, or nil. For example, a service that proxies watch again has
-	// new data. A successful update of the old data then does not end a failure for the new data.
+	// The Of field is a pointer to the data that the work updates, or nil. The pointer
+	// distinguishes several pieces of work for the same service or object. For example, if a
+	// service is no longer watched and then watched again, the Table creates new data for the
+	// service. A late success with the old data does not end a failure with the new data.
 	Of any
 }
 
@@ -91,7 +92,7 @@ func New(log *zap.Logger) *Supervisor {
 		log: log,
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "isthmus_panics_total",
-			Help: "Panics that Isthmus has recovered from, by the kind of work.",
+			Help: "Panics that Isthmus has recovered from, by kind of work.",
 		}, []string{"where"}),
 		wake:     make(chan struct{}, 1),
 		failures: make(map[Work]*failure),
@@ -116,9 +117,9 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls f. If f panics, [Supervisor.Run] calls the again function after a pause, which must
-// cause another call to Do for the same work. If f returns without a panic, the failure ends,
-// unless the work has panicked again since Do was called.
+// Do calls f. If f panics, [Supervisor.Run] calls the again function after a pause. The again
+// function must cause another call to Do for the same work. If f returns without a panic, an
+// earlier failure of the work ends, unless the work has panicked again since Do was called.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
