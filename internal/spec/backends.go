@@ -22,8 +22,8 @@ type Mesh struct {
 }
 
 // Namespace contains the objects in one namespace of a cluster, by name. The endpoints of a Service
-// depend only on objects in its namespace. Namespace does not model the slices that Linkerd's
-// service mirror writes, node hints, and ports that bypass the proxy.
+// depend only on objects in its namespace. Namespace does not model node hints, ports that bypass
+// the proxy, or slices that Linkerd's service mirror writes.
 type Namespace struct {
 	Name string
 	Mesh
@@ -406,8 +406,8 @@ func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 }
 
 // inboundPort returns the port of a Pod's proxy for opaque transport. The proxy's environment
-// variables must list all its ports. Connections to the other ports of the proxy bypass the inbound
-// port.
+// variables must list all its ports. Connections to any other port of the proxy do not use the
+// inbound port.
 func inboundPort(p *corev1.Pod, port uint16) uint16 {
 	listen := make(map[string]uint16)
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Definition lists the Services of which a Service of the local cluster consists.
+// Definition lists the Services that provide the endpoints of a Service in the local cluster.
 type Definition struct {
 	Federated bool
 	Members   []MemberName // in order of precedence
@@ -28,8 +28,9 @@ const (
 	maxMembers = 256 // of the Service, including the local member
 )
 
-// The annotations take precedence over the labels. A Service without annotations and labels
-// consists of itself.
+// Define parses the annotations and labels of a Service. Annotations take precedence over labels.
+// If a Service has neither a relevant annotation nor a relevant label, its only member is the
+// Service itself.
 func Define(name string, labels, annotations map[string]string) Definition {
 	local, hasLocal := annotations[LocalDiscoveryKey]
 	remote, hasRemote := annotations[RemoteDiscoveryKey]

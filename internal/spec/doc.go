@@ -1,17 +1,18 @@
 // Package spec is the reference implementation of the rules that users rely on. Only tests use it.
-// The simulator compares whole replicas with the reference. Unit tests compare it with functions of
-// packages federation, clusterstore, clusterstore/cluster, clusterstore/gateway, local and
-// local/exports/plan. The implementation is as simple as possible, computes every result from
-// scratch, and does not share code with Isthmus.
+// The simulator compares whole replicas with this package. Unit tests compare this package with
+// single functions in packages such as federation, clusterstore and local/exports/plan. This
+// package is as simple as possible, computes every result from scratch, and does not share code
+// with Isthmus.
 //
-// The first part reads the objects of clusters. [Namespace.Backends] joins the EndpointSlices of a
-// Service with Pods, owners, Servers and ExternalWorkloads. [Route.Through] replaces the endpoints
-// of a cluster on another network with Linkerd gateways. [Define] parses the members of a federated
-// or mirror Service, and [LinkSettings.With] parses the annotations of a link Secret.
+// The first part of this package reads the objects of clusters. [Namespace.Backends] joins the
+// EndpointSlices of a Service with Pods, owners, Servers and ExternalWorkloads. [Route.Through]
+// replaces the endpoints of a cluster on another network with Linkerd gateways. [Define] parses the
+// members of a federated or mirror Service, and [LinkSettings.With] parses the annotations of a
+// link Secret.
 //
-// The second part computes which endpoints of a service a client receives, according to
-// docs/preference.md. The rules concern tiers, min-ready, failing back, cordons and Linkerd
-// gateways.
+// The second part of this package computes which endpoints of a service a client receives,
+// according to docs/preference.md. The rules concern tiers, min-ready, failing back, cordons and
+// Linkerd gateways.
 //
 //	st := service.State()                // a Service at one instant
 //	n := st.Needed()                     // number of tiers that clients need
@@ -20,8 +21,9 @@
 // [Sent] needs the states of a service at all earlier instants, because clients gradually drop the
 // tiers that they no longer need. [Preference.With] parses the annotations of a Service.
 //
-// The third part computes which Services and ServiceImports Isthmus writes for exports, and which
-// clusters contribute to each object, according to docs/exports.md and docs/mcs.md:
+// The third part of this package computes which Services and ServiceImports Isthmus writes for
+// exports, and which clusters contribute to each object. The rules come from docs/exports.md and
+// docs/mcs.md.
 //
 //	written := spec.WrittenFor(exporters)
 //

@@ -34,8 +34,8 @@ type Exporter struct {
 	Exports []Export
 }
 
-// Written contains the clusters that contribute to each object, in the order of the argument of
-// [WrittenFor]. Services omits the Services that are derived from ServiceImports.
+// Written contains the clusters that contribute to each object, in the order in which [WrittenFor]
+// received the clusters. Services omits the Services that are derived from ServiceImports.
 type Written struct{ Services, Imports map[ID][]string }
 
 // WrittenFor returns the objects that Isthmus writes for the exports of the given clusters, which

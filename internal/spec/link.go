@@ -159,9 +159,9 @@ func (r Route) Through(list []Gateway, slices []BackendSlice) (through []Backend
 	return sorted(all), behind
 }
 
-// count returns how many endpoints slices contain in total, and how many of these are ready. An
-// address counts once, and an address that is ready in one slice counts as ready. Each endpoint of
-// a dual-stack Service has an address in both families, so the family with more addresses counts.
+// count returns the numbers of ready and unready endpoints in a list of slices. An address counts
+// once. An address that is ready in any slice counts as ready. Each endpoint of a dual-stack
+// Service has an address in both families, so the family with more addresses counts.
 func count(list []BackendSlice) Behind {
 	ready := make(map[netip.AddrPort]bool)
 	for _, l := range list {

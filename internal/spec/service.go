@@ -147,8 +147,8 @@ func (st *State) TierOf(e Endpoint) int {
 	return tier
 }
 
-// tierOfFormer returns the current tier of an endpoint that clients already have. If no tier
-// matches the endpoint, or if the endpoint's cluster is no longer a member, the result is 0.
+// tierOfFormer returns the current tier of an endpoint that clients already have. If no preferred
+// tier matches the endpoint, or if the endpoint's cluster is no longer a member, the result is 0.
 func (st *State) tierOfFormer(e Endpoint) int {
 	i := slices.IndexFunc(st.Members, func(m Member) bool { return m.Name == e.member.Name })
 	if i < 0 {
@@ -177,7 +177,7 @@ func (s *Service) Unused(m *Member) bool {
 }
 
 // Exists reports whether Isthmus tells clients that a service exists. A federated service always
-// exists. A service that is not federated exists unless its cluster is known to have no such
+// exists. A service that is not federated exists unless its cluster has been listed and lacks the
 // Service. If clients can never receive endpoints from the cluster, the service exists and is
 // empty.
 func (s *Service) Exists() bool {
@@ -195,8 +195,8 @@ func (s *Service) NotLinked() bool {
 
 // offered returns one endpoint for each address, separately for ready and unready endpoints. If
 // several endpoints have the same address, endpoints in service take precedence over last-resort
-// endpoints, and then the order of the members applies. The results do not contain endpoints that
-// are withdrawn or that no tier can match.
+// endpoints. Among endpoints with the same standing, the endpoint of the first member takes
+// precedence. The results do not contain endpoints that are withdrawn or that no tier can match.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready = make(map[netip.AddrPort]Endpoint)
 	unready = make(map[netip.AddrPort]Endpoint)
@@ -280,7 +280,7 @@ func (st *State) countBehind() {
 }
 
 // countGateways counts the endpoints behind the gateways with the given standing. If only some
-// gateways have this standing, it counts a proportional share of the endpoints.
+// gateways have this standing, countGateways counts a proportional share of the endpoints.
 func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint) {
 	var these []Endpoint
 	for _, g := range l.Ready {

@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// Link describes the state of a cluster's link and cordon from the time At onwards.
+// Link describes a cluster's link and cordon. The description applies from the time in At until the
+// next Link.
 type Link struct {
 	At     time.Time
 	Linked bool
