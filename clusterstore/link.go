@@ -583,7 +583,7 @@ func (l *link) logStanding() {
 	case s.lostSince.IsZero():
 		why = "not cordoned, and its API is watched"
 	default:
-		why = "not cordoned, and not lost according to when-lost and lost-after"
+		why = "not cordoned, and in service according to when-lost and lost-after"
 	}
 	l.log.Info(
 		"standing of a cluster changed",

@@ -128,7 +128,7 @@ func (r *linkSettings) namedTargets(
 	if identity == "" {
 		return nil, []string{
 			"annotation " + gatewayAddressesAnnotation + " requires " + gatewayIdentityAnnotation +
-				": no Service of the cluster specifies the identity of the gateways",
+				": no Service in the cluster specifies the identity of the gateways",
 		}
 	}
 	for _, x := range r.gateways {
@@ -325,7 +325,7 @@ func readCIDR(text string) (netip.Prefix, error) {
 	}
 	if text == "" {
 		return netip.Prefix{}, fmt.Errorf(
-			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, " +
+			"a CIDR is empty: specify a list such as 10.1.0.0/16,fd00:1::/48, " +
 				"or remove the annotation to allow all addresses",
 		)
 	}
@@ -336,10 +336,10 @@ func readCIDR(text string) (netip.Prefix, error) {
 	case err != nil:
 		return p, fmt.Errorf("%q is not a CIDR", text)
 	case p.Addr().Is4In6():
-		return p, fmt.Errorf("%q is an IPv4-mapped IPv6 network: write it as an IPv4 network", text)
+		return p, fmt.Errorf("%q is an IPv4-mapped IPv6 network: specify it as an IPv4 network", text)
 	case p != p.Masked():
 		return p, fmt.Errorf(
-			"%q has bits set after its prefix length: write %v, or use a longer prefix",
+			"%q has bits set after its prefix length: specify %v, or use a longer prefix",
 			text,
 			p.Masked(),
 		)

@@ -141,22 +141,22 @@ func TestReadRanges(t *testing.T) {
 
 		{
 			"",
-			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, " +
+			"a CIDR is empty: specify a list such as 10.1.0.0/16,fd00:1::/48, " +
 				"or remove the annotation to allow all addresses",
 		},
 		{
 			"10.1.0.0/16,",
-			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, " +
+			"a CIDR is empty: specify a list such as 10.1.0.0/16,fd00:1::/48, " +
 				"or remove the annotation to allow all addresses",
 		},
 		{"10.1.0.0/16;10.2.0.0/16", `"10.1.0.0/16;10.2.0.0/16" is not a CIDR`},
 		{"10.1.2.3", `"10.1.2.3" is an address, not a CIDR: add a prefix length, such as /32 or /128`},
-		{"10.1.2.3/8", `"10.1.2.3/8" has bits set after its prefix length: write 10.0.0.0/8, or use a longer prefix`},
+		{"10.1.2.3/8", `"10.1.2.3/8" has bits set after its prefix length: specify 10.0.0.0/8, or use a longer prefix`},
 		{"10.0.0.0/33", `"10.0.0.0/33" is not a CIDR`},
 		{"10.0.0.0/08", `"10.0.0.0/08" is not a CIDR`},
 		{"010.0.0.0/8", `"010.0.0.0/8" is not a CIDR`},
 		{"fe80::%eth0/64", `"fe80::%eth0/64" is not a CIDR`},
-		{"::ffff:10.0.0.0/104", `"::ffff:10.0.0.0/104" is an IPv4-mapped IPv6 network: write it as an IPv4 network`},
+		{"::ffff:10.0.0.0/104", `"::ffff:10.0.0.0/104" is an IPv4-mapped IPv6 network: specify it as an IPv4 network`},
 		{strings.Repeat("1", 65), `"` + strings.Repeat("1", 64) + `"… is not a CIDR`},
 		{strings.Repeat("10.0.0.0/8,", maxRanges) + "10.0.0.0/8", "more than 256 CIDRs"},
 	} {

@@ -155,7 +155,7 @@ func (p *policy) excess() (excess, string) {
 			len(p.servers), p.used.cost, maxPolicy)
 	case p.lacking:
 		return manyOpaque, fmt.Sprintf("the opaque ports of its Pods need more than %d MiB of memory: "+
-			"Servers do not make ports of further Pods opaque; "+
+			"Servers do not make ports of additional Pods opaque; "+
 			"give more Pods the same opaque ports, or make fewer ports opaque", maxOpaqueBytes>>20)
 	}
 	return noExcess, ""

@@ -266,7 +266,7 @@ func TestRemembered(t *testing.T) {
 	}
 	first := check("at first")
 	if list := w.Health().Unusable; len(list) != 1 ||
-		!strings.Contains(list[0], "Servers do not make ports of further Pods opaque") {
+		!strings.Contains(list[0], "Servers do not make ports of additional Pods opaque") {
 		t.Errorf("reported: %q", list)
 	}
 	fits := slices.IndexFunc(
