@@ -215,7 +215,7 @@ func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 func (l *Cluster) defineSoon(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) }
 
 // define updates the definition of a Service in the table, or removes it if the Service no longer
-// exists. Concurrent calls for the same Service are not allowed.
+// exists. Do not call define concurrently for the same Service.
 func (l *Cluster) define(id federation.ServiceID) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
@@ -233,11 +233,12 @@ func (l *Cluster) Problems() []adminapi.Problem { return l.problems.All() }
 
 func (l *Cluster) ProblemsOf(id federation.ServiceID) []string { return l.problems.Of(id) }
 
-// Service returns the cached data of a Service of the cluster, or nil if there is no such Service.
+// Service returns the cached data of a Service in the cluster, or nil if the Service does not
+// exist.
 func (l *Cluster) Service(id federation.ServiceID) *cluster.Service { return l.cluster.Service(id) }
 
-// Ports returns the TCP ports that a Service declares, in their original order. If there is no such
-// Service, Ports returns nil.
+// Ports returns the TCP ports that a Service declares, in their original order. If the Service does
+// not exist, Ports returns nil.
 func (l *Cluster) Ports(id federation.ServiceID) (ports []uint16) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
@@ -249,8 +250,8 @@ func (l *Cluster) Ports(id federation.ServiceID) (ports []uint16) {
 	return ports
 }
 
-// ServiceOfImport returns the Service that was derived from a ServiceImport. If that Service does
-// not exist, for example because the ServiceImport is headless, ServiceOfImport returns false.
+// ServiceOfImport returns the Service that was derived from a ServiceImport. If there is no derived
+// Service, for example because the ServiceImport is headless, ServiceOfImport returns false.
 func (l *Cluster) ServiceOfImport(serviceImport federation.ServiceID) (federation.ServiceID, bool) {
 	id := plan.DerivedService(plan.ID(serviceImport))
 	svc := l.cluster.Service(federation.ServiceID(id))
@@ -293,13 +294,13 @@ func (l *Cluster) AddressConflicts() (list []adminapi.AddressConflict, more int)
 }
 
 // AssignedTo returns the name of the Pod, Service or Node that a request to the address would
-// reach. If no such object is cached, AssignedTo returns "".
+// reach. If no object with the address is cached, AssignedTo returns "".
 func (l *Cluster) AssignedTo(ip netip.Addr) string { return l.cluster.AssignedTo(ip) }
 
 // Zone returns the zone of a node, and a channel that is closed when the zone may have changed. The
 // zone is empty if the node is unknown or has no zone. All unknown nodes share one channel, which
-// is closed when any node appears. Node names that clients invent therefore use no memory. If node
-// is empty, the channel is nil.
+// is closed when any node appears. Node names that clients invent use no memory. If node is empty,
+// the channel is nil.
 func (l *Cluster) Zone(node string) (zone string, changed <-chan struct{}) { return l.zones.get(node) }
 
 // Profile watches the profile of a destination. Once Synced is closed, the watch always has a

@@ -22,8 +22,8 @@ const (
 	maxMinReady = 100_000
 )
 
-// namedCluster is the prefix of a linked cluster's name in a tier. Users need this prefix only if
-// the name equals another term.
+// namedCluster is the prefix of a linked cluster's name in a tier. Users need the prefix only if
+// the cluster has the same name as another term, such as remote.
 const namedCluster = "cluster/"
 
 // preferenceFields lists the fields of a preference. A field has the same name as its annotation
@@ -55,9 +55,9 @@ func DefaultPreference() federation.Preference {
 	return federation.Preference{MinReady: federation.MinReady{Count: 1}, ReturnAfter: 10 * time.Second}
 }
 
-// SetPreference parses one value of a preference, as users write it, into p. The name is prefer,
-// min-ready, return-after or return-over, as in annotations and flags. If the value is invalid, p
-// stays unchanged, and the error describes the valid values.
+// SetPreference parses a value as users write it, and sets the named field of p. The name argument
+// is prefer, min-ready, return-after or return-over, as in annotations and flags. If the value is
+// invalid, p stays unchanged, and the error describes the valid values.
 func SetPreference(p *federation.Preference, name, value string) error {
 	for _, f := range preferenceFields {
 		if f.name == name {

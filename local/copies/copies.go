@@ -48,7 +48,7 @@ type Options struct {
 	Namespace string       // of the ConfigMaps and the Lease
 	Identity  string       // holder of the Lease; unique among replicas
 	// MaxAge is how long a copy may be used after the start of the outage. Zero disables copies and
-	// deletes the existing ones.
+	// deletes existing copies.
 	MaxAge time.Duration
 	Log    *zap.Logger
 }
@@ -85,7 +85,8 @@ type outage struct {
 
 func (o *outage) due() bool { return !o.copied && !time.Now().Before(o.next) }
 
-// postpone schedules the next attempt to write after a pause, and doubles the following pause.
+// postpone schedules the next attempt to write after a pause, and doubles the length of the next
+// pause.
 func (o *outage) postpone() {
 	o.next = time.Now().Add(o.pause)
 	o.pause = min(2*o.pause, maxRetry)
@@ -192,7 +193,7 @@ func (c *Copies) Run(ctx context.Context) error {
 	return nil
 }
 
-// note updates the outages, and reports whether any cluster has to be copied now.
+// note updates the recorded outages, and reports whether any cluster has to be copied now.
 func (c *Copies) note(links []clusterstore.LinkedCache) (due bool) {
 	before := c.outages
 	c.outages = make(map[federation.ClusterName]*outage)
@@ -288,8 +289,8 @@ func isOver(g *generation, l *clusterstore.LinkedCache) bool {
 	return l.State == cluster.Ready && time.Since(l.Since) >= readyFor && l.Since.After(g.Written)
 }
 
-// isDamaged reads a complete generation back, and reports whether it must be written again. A
-// replica that has cached the lost cluster reads each generation once.
+// isDamaged reads a complete generation back, and reports whether the generation must be written
+// again. A replica that has cached the lost cluster reads each generation once.
 func (c *Copies) isDamaged(ctx context.Context, g *generation) bool {
 	o := c.outages[g.Cluster]
 	if o == nil || !g.complete() || o.intact == g.Checksum {

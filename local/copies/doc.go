@@ -30,9 +30,9 @@
 //   - The clocks of replicas may differ by up to a minute. If the clocks differ by more than a
 //     minute, a copy may be deleted late, or written an extra time.
 //   - A copy never contains credentials. Any user with permission to write ConfigMaps in the
-//     namespace of Isthmus can forge a copy. A replica therefore checks the size, structure,
-//     checksum and age of a copy, and decodes the copy exactly like a response from a linked
-//     cluster. At most four copies are in memory at the same time.
+//     namespace of Isthmus can forge a copy. A replica checks the size, structure, checksum and age
+//     of a copy, and decodes the copy exactly like a response from a linked cluster. At most four
+//     copies are in memory at the same time.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package copies

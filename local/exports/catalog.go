@@ -72,9 +72,9 @@ func (c *Catalog) hooks(name string) cluster.ExportHooks {
 	return hooks
 }
 
-// readExported returns the data to cache for a Service, or nil. The data is complete if labels
-// export the Service, or if Isthmus wrote the Service in the local cluster. For any other Service,
-// the data contains only the fields that a ServiceExport needs.
+// readExported returns the data to cache for a Service, or nil. The data is complete if the Service
+// is exported through labels, or was written by Isthmus in the local cluster. For any other
+// Service, the data contains only the fields that a ServiceExport needs.
 func (c *Catalog) readExported(cluster string, o *corev1.Service) *plan.Export {
 	selectors := c.o.Selectors(cluster)
 	mirror, federated := selectors.Match(o.Labels)

@@ -64,8 +64,8 @@ func turnOfImport(turn string) string {
 
 type client[O any] func(w *Writer, namespace string) kube.WithStatus[O]
 
-// Changes returns the writes that turn the objects of the world into the objects of the plan.
-// Deletions come last.
+// Changes returns the writes that change the existing objects to the planned objects. Deletions
+// come last.
 func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	services := client[*corev1.Service](func(w *Writer, namespace string) kube.WithStatus[*corev1.Service] {
 		return creator{w.Services(namespace)}

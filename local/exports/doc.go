@@ -29,8 +29,8 @@
 //     change, the writer may still begin writes from an older plan.
 //   - An object is written at most once a second. An object that keeps changing is written less
 //     often, down to once a minute.
-//   - At most 50 writes begin per second. Links take turns, and the namespaces of each link take
-//     turns. All objects that no export requests share one turn.
+//   - At most 50 writes begin per second. Writes alternate between links and, within each link,
+//     between namespaces. All objects that no export requests share one turn.
 //   - A failed write does not delay other objects. The writer retries a failed write indefinitely,
 //     with a back-off from 1 s to 5 min. Deletions for the same exports wait until the write has
 //     succeeded or has failed five times.

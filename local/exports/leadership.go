@@ -97,8 +97,8 @@ func isLeft(o *lease.History, c *Change) bool {
 }
 
 // yields reports whether another controller has reverted the same conditions of a ServiceExport
-// twice. Several controllers, such as two installations of Isthmus, may set these conditions. If no
-// controller yielded, the controllers would rewrite the conditions forever.
+// twice. Several controllers, such as two installations of Isthmus, may set conditions of a
+// ServiceExport. Without yielding, the controllers would overwrite each other's conditions forever.
 func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Reverts > 0 && o.Content == c.content()
 }

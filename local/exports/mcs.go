@@ -19,8 +19,8 @@ const (
 	maxConditions = 32
 )
 
-// readServiceExport returns the fields of a ServiceExport that plans use. If own is true, the
-// result includes the conditions. The result does not share memory with the argument.
+// readServiceExport returns the fields of a ServiceExport that plans use. If the own argument is
+// true, the result includes the conditions. The result does not share memory with the argument.
 func readServiceExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
 	e := &plan.ServiceExport{
 		UID: strings.Clone(string(o.UID)), Created: o.CreationTimestamp.Time, Generation: o.Generation,
@@ -70,8 +70,8 @@ func manager(o metav1.Object) string {
 	return ""
 }
 
-// writeServiceImport returns the ServiceImport to write in place of the existing one, which may be
-// nil. Fields that plans do not use stay unchanged.
+// writeServiceImport returns the ServiceImport to write in place of the existing ServiceImport,
+// which may be nil. Fields that plans do not use stay unchanged.
 func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {

@@ -67,7 +67,8 @@ type Mirrors struct {
 	leases    map[string]mirrorLease
 	leasesErr error
 	// readSince is the start of the period in which Leases were read without a long gap, or zero if
-	// they were never read. During a long gap, a mirror can acquire and release a Lease unnoticed.
+	// Leases were never read. During a long gap, a mirror can acquire and release a Lease
+	// unnoticed.
 	readSince time.Time
 	lastRead  time.Time               // last read of Leases
 	there     map[string]*linkerdLink // existing Links by key

@@ -58,9 +58,9 @@
 // ExternalWorkloads may be stale, because a stalled watch is detected only after about 100 s. A new
 // leader with stale watches may replace newer endpoints with older ones until its watches catch up.
 //
-// Call New, SetCluster and Run once. The other methods may be called at any time. The leader uses
-// several goroutines for writes. The other replicas use only the goroutines of Run and of the
-// election.
+// Call New, SetCluster and Run once. Methods other than SetCluster and Run may be called at any
+// time. The leader uses several goroutines for writes. Replicas that are not the leader use only
+// the goroutines of Run and of the election.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package externalworkload

@@ -267,8 +267,8 @@ func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrot
 // slicesOf lists the slices of a Service that have the writer's mark. Slices that are being deleted
 // are omitted, because a finalizer may delay their deletion for a long time.
 //
-// The list is never stale, because the request does not set resourceVersion. The request also does
-// not set a limit, because some API servers cannot serve a limited request from their cache.
+// The list is never stale, because the request does not set resourceVersion. The request sets no
+// limit, because some API servers cannot serve limited requests from their cache.
 func (t *leadership) slicesOf(
 	work context.Context, svc federation.ServiceID,
 ) (list []*discoveryv1.EndpointSlice, err error) {
@@ -369,8 +369,8 @@ func (t *leadership) write(
 	}
 }
 
-// underWay returns the total running time of the current syncs and the running time of the longest
-// one, in seconds.
+// underWay returns the total running time of the current syncs, and the running time of the longest
+// sync, in seconds.
 func (t *leadership) underWay() (sum, longest float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

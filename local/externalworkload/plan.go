@@ -33,9 +33,9 @@ type plan struct {
 // existing slices. The arguments are not modified. If ctx ends, the plan is incomplete.
 //
 // Unchanged endpoints stay in their slice, and only slices with different contents are written. New
-// endpoints are first added to slices that are written anyway, and then to other slices with room.
-// If no slice has room, new endpoints are added to a slice that would otherwise be deleted, or else
-// to a new slice. Full slices stay full, but sparse slices are not merged.
+// endpoints are first added to slices that are written anyway, and then to other slices that have
+// room. If no slice has room, new endpoints are added to a slice that would otherwise be deleted,
+// or else to a new slice. Full slices stay full, but sparse slices are not merged.
 //
 // Endpoints are never missing between two writes, because a slice that gives endpoints to other
 // slices is written after those slices. Endpoints may be missing from slices with more than 900

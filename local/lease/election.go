@@ -30,11 +30,11 @@ var (
 type Config struct {
 	Leases          func(namespace string) coordinationv1.LeaseInterface
 	Namespace, Name string // of the Lease; created if it does not exist
-	// Identity is the holder's name in the Lease, which must be unique among replicas.
+	// Identity is the name of this replica in the Lease, and must be unique among replicas.
 	Identity string
 	// Observe is called after each request for the Lease. After a successful request, holder is the
-	// Lease's holder, or empty if there is none. After a failed request, err says why the Lease
-	// cannot be used. Calls are never concurrent. Observe must not block.
+	// name of the Lease's holder, or empty if the Lease has no holder. After a failed request, err
+	// says why the Lease cannot be used. Calls are never concurrent. Observe must not block.
 	Observe func(holder string, err error)
 }
 

@@ -41,7 +41,7 @@ type Task[K comparable] struct {
 	// If Passing is true, the Loop drops the task unless the task can begin immediately. The next
 	// pass may list a dropped task again.
 	Passing bool
-	// Do executes the task in its own goroutine. Nil means that the task has nothing to do at
+	// Do executes the task in its own goroutine. If Do is nil, the task has nothing to do at
 	// present.
 	Do func(work context.Context) Outcome
 }

@@ -219,7 +219,7 @@ func (w *ExportConditions) Content() string {
 }
 
 // Over returns a copy of the given conditions with the planned changes applied, and reports whether
-// the copy differs. Conditions of other types stay unchanged.
+// the copy differs. Conditions of types that Isthmus does not set stay unchanged.
 func (w *ExportConditions) Over(have []metav1.Condition) (next []metav1.Condition, differs bool) {
 	next = slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool {
 		return c.Type == "Conflict" && len(w.Want) < 3

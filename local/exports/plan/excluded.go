@@ -14,8 +14,8 @@ type software struct {
 	keys    []string
 }
 
-// excludedSoftware lists the keys that are never copied. A domain includes its subdomains.
-// docs/exports.md has the same list.
+// excludedSoftware lists the keys that are never copied. A domain includes its subdomains. The same
+// list is in docs/exports.md.
 var excludedSoftware = []software{
 	{
 		kind: "Kubernetes",
@@ -116,8 +116,8 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 	return domains, keys
 }()
 
-// commonDomain is the domain of labels that describe applications to users. Only the keys in
-// excludedKeys are excluded from this domain.
+// commonDomain is the domain of labels that describe applications to users. In commonDomain, only
+// the keys in excludedKeys are excluded.
 const commonDomain = "app.kubernetes.io"
 
 // excluded reports whether a program finds its own objects by the given key. If a key is longer

@@ -78,8 +78,8 @@ func (s *LinkSettings) readExcludeLabels(value string) error {
 
 type Joins int
 
-// The constants are the values of the annotation isthmus.io/exports, and Unreadable for an invalid
-// annotation.
+// The constants correspond to the values of the annotation isthmus.io/exports. Unreadable
+// represents an invalid annotation.
 const (
 	JoinsAll   Joins = iota
 	OnlyMirror       // no objects that have members of other clusters

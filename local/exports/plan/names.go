@@ -113,7 +113,7 @@ func identify(o *Service) (g group, clusters []string, ok bool) {
 	return group{kind: Federated, of: ID{o.Namespace, name}}, namedIn(o.Annotations, name), ok
 }
 
-// namedIn returns up to maxMembers clusters that the annotations list as members with the given
+// namedIn returns up to maxMembers clusters for which the annotations list a member with the given
 // Service name.
 func namedIn(annotations map[string]string, name string) (clusters []string) {
 	if annotations[localDiscovery] == name {

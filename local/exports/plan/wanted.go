@@ -82,8 +82,8 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 
 // setFamilies sets the IP families of a Service. While IPv6 is disabled, Services whose first
 // family is IPv4 change to the policy SingleStack, and an annotation records the change. Once IPv6
-// is enabled, Services with the annotation change back to PreferDualStack. A policy that somebody
-// else has set stays unchanged.
+// is enabled, Services with the annotation change back to PreferDualStack. A policy that another
+// client has set stays unchanged.
 func (w *WantedService) setFamilies(next, have *Service) {
 	const single, dual = "SingleStack", "PreferDualStack"
 	const yes = "true"

@@ -65,8 +65,8 @@ type Cluster struct {
 	Age    time.Time // when it was linked; the oldest link decides
 	// Synced reports whether the exported Services have synced since the writer started.
 	// ServiceExportsSynced reports whether the ServiceExports have synced. The plan removes members
-	// of a ServiceImport only if both fields are true. Exports of an unreachable cluster stay
-	// unchanged.
+	// of a ServiceImport only if both Synced and ServiceExportsSynced are true. Exports of an
+	// unreachable cluster stay unchanged.
 	Synced, ServiceExportsSynced bool
 	Exports                      []Export // IDs are unique
 	// Emptied means that the cluster does not serve ServiceExports. The plan removes an emptied
