@@ -41,7 +41,7 @@ func TestExplain(t *testing.T) {
 	names.AddressType = discoveryv1.AddressTypeFQDN
 	invalid := aWorkload("v", "http=8080")
 	invalid.Invalid = "spec is strange"
-	long := strings.Repeat("x", 2*maxText)
+	long := strings.Repeat("x", 2*maxSentText)
 	for _, x := range []struct {
 		name    string
 		port    uint16

@@ -67,8 +67,8 @@ func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 		identity: unique.Make(federation.Identity{URI: o.Spec.MeshTLS.Identity, ServerName: o.Spec.MeshTLS.ServerName}),
 		invalid:  o.Invalid,
 	}
-	if n := max(len(o.Spec.MeshTLS.Identity), len(o.Spec.MeshTLS.ServerName)); n > maxText && t.invalid == "" {
-		t.invalid = fmt.Sprintf("spec.meshTLS: a name of %d bytes exceeds the limit of %d bytes", n, maxText)
+	if n := max(len(o.Spec.MeshTLS.Identity), len(o.Spec.MeshTLS.ServerName)); n > maxSentText && t.invalid == "" {
+		t.invalid = fmt.Sprintf("spec.meshTLS: a name of %d bytes exceeds the limit of %d bytes", n, maxSentText)
 		t.identity = unique.Make(federation.Identity{})
 	}
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {

@@ -136,8 +136,8 @@ func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	return labels
 }
 
-// maxText is the maximum length, in bytes, of a string that is sent to proxies.
-const maxText = 1 << 10
+// maxSentText is the maximum length, in bytes, of a string that is sent to proxies.
+const maxSentText = 1 << 10
 
 // sendable reports whether all strings of an endpoint can be sent to proxies. A string that cannot
 // be encoded would affect endpoints of other clusters in the same message, as well as the metrics
@@ -162,5 +162,5 @@ func sendable(e *federation.Endpoint) bool {
 }
 
 func sendableText(text string) bool {
-	return len(text) <= maxText && utf8.ValidString(text) && federation.PlainLabel(text)
+	return len(text) <= maxSentText && utf8.ValidString(text) && federation.PlainLabel(text)
 }

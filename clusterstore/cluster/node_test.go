@@ -54,7 +54,7 @@ func TestRegion(t *testing.T) {
 		{[]any{aNode("b", "south"), aNode("c", "")}, ""},
 		{[]any{aNode("c", "west")}, "west"},
 		{[]any{aNode("c", "\xff")}, ""}, // which can't be shown
-		{[]any{aNode("c", strings.Repeat("x", maxText+1))}, ""},
+		{[]any{aNode("c", strings.Repeat("x", maxSentText+1))}, ""},
 		{nil, ""},
 	} {
 		before := w.region()

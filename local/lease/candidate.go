@@ -23,6 +23,7 @@ type Candidate[T any] struct {
 	seen       Status
 }
 
+// Status describes a replica's part in an election.
 type Status struct {
 	Holder  string    // last seen holder; empty if there is none or the Lease is unreadable
 	Problem string    // why the Lease is unusable; empty if it is usable

@@ -56,6 +56,7 @@ type Pass[K comparable] struct {
 	Unknown bool
 }
 
+// Options configures a Loop. Changed and Pass are required.
 type Options[K comparable] struct {
 	// Changed returns a channel that is closed when the result of Pass may have changed since the
 	// call.

@@ -8,10 +8,6 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxKept limits the memory of one explanation, in bytes. An explanation of 500 addresses with long
-// strings needs about a quarter of this limit.
-const maxKept = 16 << 20
-
 // answer is a value that has been encoded as indented JSON, or the error from encoding the value.
 type answer struct {
 	text []byte

@@ -30,8 +30,12 @@ const (
 	maxExplained = 500              // maximum number of addresses on a page
 
 	// maxExplainClients is the maximum number of concurrent explain requests. A request counts
-	// until the client has read the response, which uses up to maxKept bytes of memory.
+	// until the client has read the response, which uses up to maxExplanation bytes of memory.
 	maxExplainClients = 8
+
+	// maxExplanation is the maximum size of a response, in bytes. An explanation of 500 addresses with
+	// long strings needs about a quarter of it.
+	maxExplanation = 16 << 20
 )
 
 // explainHandler serves /debug/explain, which has the query parameters authority, token and
@@ -68,7 +72,7 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusInsufficientStorage)
 	case err != nil:
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusServiceUnavailable)
-	case len(explained.text) > maxKept:
+	case len(explained.text) > maxExplanation:
 		http.Error(w, "the explanation is too large: request one address, such as address=10.0.0.1",
 			http.StatusInsufficientStorage)
 	default:

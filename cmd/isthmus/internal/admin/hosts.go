@@ -76,7 +76,7 @@ func hostName(host string) string {
 func (h *Hosts) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/metrics", "/ping", "/live", "/ready":
+		case "/metrics", "/ping", "/ready":
 			next.ServeHTTP(w, r)
 			return
 		}

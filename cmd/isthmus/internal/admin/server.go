@@ -45,7 +45,7 @@ type Options struct {
 // and HEAD requests.
 type Server struct {
 	ready   func() bool
-	pages   map[string]http.Handler // by path: the page at / and the debug API; each handler has its own limit
+	pages   map[string]http.Handler // by path: the page at / and the debug API
 	hosts   *Hosts
 	metrics *prometheus.Registry
 	pprof   bool
