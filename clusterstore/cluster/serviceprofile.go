@@ -138,9 +138,9 @@ type translatedProfile struct {
 // opaque ports of the Service.
 //
 // Proxies discard a retry budget if its ttl is below 1 s or above 1 min, its ratio is above 1,000,
-// or its minRetriesPerSecond is above 2,147,483,647. Proxies ignore a status without bounds.
-// Because API servers accept these values, the translation preserves them, and the Problem mentions
-// each of them.
+// or its minRetriesPerSecond is above 2,147,483,647. Proxies ignore a status without bounds. The
+// translation preserves values that API servers accept and proxies discard or ignore, and the
+// Problem mentions these values.
 func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	if o.Invalid != "" {
 		return &translatedProfile{Problem: text.Clean(o.Invalid, text.Long)}
