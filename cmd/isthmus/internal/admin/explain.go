@@ -163,7 +163,7 @@ func (h explainHandler) authority(given string) (string, error) {
 		text.Truncate(given, maxRepeated), h.Domain, authorityForms)
 }
 
-// withPort returns the authority of a service, and chooses a port if the parameter port is empty.
+// withPort returns the authority of a service, and chooses a port if none is given.
 func (h explainHandler) withPort(id federation.ServiceID, instance, port string) (string, error) {
 	if port == "" {
 		ports := h.Local.Ports(id)
@@ -184,8 +184,8 @@ func (h explainHandler) withPort(id federation.ServiceID, instance, port string)
 	return net.JoinHostPort(host, port), nil
 }
 
-// ofImport returns the authority of the Service that clients of a ServiceImport reach. DNS resolves
-// the name of a ServiceImport to the cluster IPs of this Service.
+// ofImport returns the authority of the Service to whose cluster IPs DNS resolves the name of a
+// ServiceImport.
 func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string) (string, error) {
 	id, ok := h.Local.ServiceOfImport(serviceImport)
 	if !ok {

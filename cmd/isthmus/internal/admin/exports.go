@@ -397,8 +397,8 @@ func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	return change
 }
 
-// exportFields returns the fields that plans set in an object, or in its status if the parameter
-// status is true.
+// exportFields returns the fields that plans set in an object. If status is true, exportFields
+// returns the fields of the object's status instead.
 func exportFields(of any, status bool) map[string]string {
 	fields := make(map[string]string)
 	switch o := of.(type) {

@@ -52,8 +52,8 @@ type heldLease struct {
 	until   time.Time // according to this replica's clock
 }
 
-// NewLeftovers returns a Leftovers for the local cluster. Linkerd's multicluster extension is
-// installed in the given namespace.
+// NewLeftovers returns a Leftovers for the local cluster. The given namespace is the namespace of
+// Linkerd's multicluster extension.
 func NewLeftovers(client *kube.Client, namespace string) *Leftovers {
 	return &Leftovers{
 		sources: client.Sources, printable: client.Printable, namespace: namespace, now: time.Now,

@@ -200,7 +200,8 @@ func (l *clusterCheck) checkState() {
 		add(Warning, text, "the cluster was linked just now: wait up to half a minute")
 	default:
 		add(Failure, text,
-			"see the checks api and rights, and run isthmus clusters to see which objects cannot be read, and since when")
+			"see the checks api and rights, and run isthmus clusters "+
+				"to see which objects cannot be read, and since when")
 	}
 	if out && l.State != adminapi.Ready {
 		add(Warning, fmt.Sprintf("it is %s: %s", l.Standing, l.StandingReason), uncordon)
@@ -253,7 +254,8 @@ func (l *clusterCheck) checkGateways() {
 			dead = append(dead, fmt.Sprintf("%s (%s)", g.Address, g.Reason))
 		}
 	}
-	const run = "check that the gateway's Pods are running, and that Isthmus can reach their ports mc-gateway and mc-probe"
+	const run = "check that the gateway's Pods are running, " +
+		"and that Isthmus can reach their ports mc-gateway and mc-probe"
 	switch {
 	case len(usable) == 0:
 		add(Failure, "none of the cluster's Linkerd gateways can be used",

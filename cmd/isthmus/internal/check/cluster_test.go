@@ -163,9 +163,11 @@ func TestCheckGateways(t *testing.T) {
 			[]string{"failure none of the cluster's Linkerd gateways answers probes: 192.0.2.0:4143 (refused)",
 				"warning a name"}, "if they have no other endpoints"},
 		{through("outside-ranges", "dead"), nil,
-			[]string{"failure none of the cluster's Linkerd gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+			[]string{"failure none of the cluster's Linkerd gateways answers probes: " +
+				"192.0.2.1:4143 (refused)"}, "mc-probe"},
 		{through("ipv6-off", "dead"), nil,
-			[]string{"failure none of the cluster's Linkerd gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+			[]string{"failure none of the cluster's Linkerd gateways answers probes: " +
+				"192.0.2.1:4143 (refused)"}, "mc-probe"},
 		{through("outside-ranges"), []string{"gateways outside"},
 			[]string{"failure none of the cluster's Linkerd gateways can be used", "warning gateways outside"},
 			"isthmus.io/address-ranges"},

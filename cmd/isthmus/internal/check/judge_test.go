@@ -137,8 +137,8 @@ func TestJudge(t *testing.T) {
 			_ *Input) {
 			east.SecretRefused = "no kubeconfig"
 		},
-			[]string{"failure link-secret link-east: the Secret cannot be used, so Isthmus continues to use the previous " +
-				"version for cluster east: no kubeconfig"}},
+			[]string{"failure link-secret link-east: the Secret cannot be used, so Isthmus continues to use the " +
+				"previous version for cluster east: no kubeconfig"}},
 		"a token": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Expiry = &adminapi.Expiry{What: "token", At: time.Unix(0, 0)}
 		},

@@ -76,7 +76,8 @@ func checkMembers(r *report, s *adminapi.Service) {
 		}
 		if len(m.LacksPorts) > 0 {
 			r.ofService(Ports, s.Service, Warning,
-				fmt.Sprintf("%s in cluster %s does not declare port %s: clients connect to the same port on its Pods",
+				fmt.Sprintf("%s in cluster %s does not declare port %s: "+
+					"clients connect to the same port on the Service's Pods",
 					m.Service, m.Cluster, strings.Join(m.LacksPorts, ", ")),
 				"use the same port numbers in both Services; their target ports may differ")
 		}
@@ -90,7 +91,8 @@ func memberHint(service, reason string) string {
 	case "no gateway of the cluster can be used":
 		return "see the check of the cluster's gateways"
 	case "no such Service in the cluster", "Service is of type ExternalName":
-		return "create the Service in the member's cluster, or remove the member from the annotations of Service " + service
+		return "create the Service in the member's cluster, " +
+			"or remove the member from the annotations of Service " + service
 	case "cluster is unlinked":
 		return "correct the cluster's name in the annotations of Service " + service +
 			", or link it: isthmus link NAME --context CONTEXT --apply"
@@ -135,8 +137,9 @@ func checkLeftovers(r *report, s *Input) {
 			add(Warning, message, remove)
 			continue
 		}
-		message = fmt.Sprintf("the cluster has no link Secret, and it is unknown whether a Linkerd service mirror still "+
-			"writes %s: %s (%s)", text.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
+		message = fmt.Sprintf("the cluster has no link Secret, and it is unknown "+
+			"whether a Linkerd service mirror still writes %s: %s (%s)",
+			text.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
 		add(Unchecked, message, "allow Isthmus to read Links and Leases: "+
 			"kubectl apply -k manifests/install/exports/linkerd; if no service mirror runs for the cluster: "+remove)
 	}
@@ -174,6 +177,7 @@ func checkConflicts(r *report, s *Input, now time.Time) {
 	}
 	if lasting == 0 {
 		r.about(sectionNetworks, Conflicts, "")(OK,
-			"no address of this cluster is claimed by more than one object (conflicts shorter than a minute are ignored)", "")
+			"no address of this cluster is claimed by more than one object "+
+				"(conflicts shorter than a minute are ignored)", "")
 	}
 }

@@ -56,7 +56,7 @@ func TestServiceChecks(t *testing.T) {
 		"ports": {web(adminapi.Member{Cluster: "east", LacksPorts: []string{"80 (http is 8080 there)", "81"}}), nil,
 			[]string{"warning ports shop/web: " +
 				"shop/web in cluster east does not declare port 80 (http is 8080 there), 81: " +
-				"clients connect to the same port on its Pods"}},
+				"clients connect to the same port on the Service's Pods"}},
 		"a preference": {preferring, nil,
 			[]string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
 		"a problem": {adminapi.Service{Service: "shop/odd", Problems: []string{"bad"}}, nil,
@@ -112,8 +112,8 @@ func TestLeftovers(t *testing.T) {
 	got, want := found(seen), []string{
 		"warning leftover-mirrors old: the cluster is not linked, but Linkerd's service mirror has left 12 mirrors: " +
 			"shop/a-old, shop/b-old and 10 more",
-		"unchecked leftover-mirrors other: the cluster has no link Secret, and it is unknown whether a Linkerd service " +
-			"mirror still writes 1 mirror: shop/a-other (Leases cannot be read)",
+		"unchecked leftover-mirrors other: the cluster has no link Secret, and it is unknown whether a Linkerd " +
+			"service mirror still writes 1 mirror: shop/a-other (Leases cannot be read)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))

@@ -8,8 +8,8 @@ import (
 	"isthmus/federation"
 )
 
-// Source is a cluster that offers addresses for Services. If Offers returns nil for a Service, the
-// cluster does not have the Service.
+// Source is a fake cluster that offers addresses for Services. If Offers returns nil for a Service,
+// the cluster does not have the Service.
 type Source struct {
 	Cluster federation.ClusterName
 	Offers  func(federation.ServiceID) []netip.AddrPort
@@ -30,8 +30,8 @@ func Offering(cluster federation.ClusterName, has string, addrs ...string) *Sour
 	return &Source{cluster, offers}
 }
 
-// Numbered returns a cluster that has every Service. Each Service web-N has the given number of
-// endpoints, which belong to no other Service.
+// Numbered returns a fake cluster in which every Service exists. Each Service web-N has the given
+// number of endpoints, and no two of these Services have an endpoint in common.
 func Numbered(cluster federation.ClusterName, number, endpoints int) *Source {
 	return &Source{cluster, func(id federation.ServiceID) (list []netip.AddrPort) {
 		var n int

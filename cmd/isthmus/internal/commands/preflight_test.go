@@ -91,8 +91,8 @@ func TestPreflight(t *testing.T) {
 			w.east.answers[anchorsPath] = corev1.ConfigMap{Data: map[string]string{"ca-bundle.crt": other}}
 		},
 			[]string{
-				"failure trust-anchors east: the cluster has no trust anchor in common with the local cluster: proxies " +
-					"reject each other's identities",
+				"failure trust-anchors east: the cluster has no trust anchor in common with the local cluster: " +
+					"proxies reject each other's identities",
 			}},
 		"anchors that may not be read": {func(_ *testing.T, w *world) {
 			w.east.answers[anchorsPath] = http.StatusForbidden

@@ -77,7 +77,7 @@ var selectors = []string{besideLinkerd, inLinkerdPlace}
 
 const maxPods = 200
 
-// NoReplica reports that no replica can be queried: none exists, or none is ready.
+// NoReplica reports that no replica can be queried, because none exists or none is ready.
 type NoReplica struct{ error }
 
 func (e NoReplica) Unwrap() error { return e.error }

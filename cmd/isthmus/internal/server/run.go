@@ -319,9 +319,8 @@ func (r *replica) lastParts(l net.Listener) []part {
 // serve waits until the clusters have synced and then serves proxies until ctx ends. The method
 // returns once the gRPC server has stopped.
 //
-// serve listens on the gRPC address only once the replica is ready. Earlier connection attempts
-// fail at once, and the client tries another replica. If serve listened earlier, clients would wait
-// for a server that does not respond yet.
+// serve listens on the gRPC address only once the replica is ready, so that earlier connection
+// attempts fail at once and the client tries another replica.
 func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	began := time.Now()
 	for _, c := range r.clusters {
@@ -353,8 +352,8 @@ func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 }
 
 // checkListen returns an error if the replica cannot listen on an address. The check detects an
-// invalid address at startup instead of after the clusters have synced. The listener is closed
-// again, because a replica must not listen before the replica is ready.
+// invalid address at startup instead of after the clusters have synced. checkListen closes the
+// listener again, because a replica must not listen before it is ready.
 func checkListen(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -74,7 +74,7 @@ func (t *tracing) run(ctx context.Context) error {
 	return nil
 }
 
-// bridgeLog makes OpenTelemetry log through Isthmus's logger. The setting is global to the process.
+// bridgeLog makes OpenTelemetry log through Isthmus's logger in the whole process.
 func (t *tracing) bridgeLog() {
 	log := withOwnLimit(t.log).Named("opentelemetry")
 	otel.SetLogger(zapr.NewLogger(log))

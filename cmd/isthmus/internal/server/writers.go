@@ -349,7 +349,7 @@ func (e *exporter) World() (plan.World, bool) {
 // Writer returns the writer, or nil if --exports is plan.
 func (e *exporter) Writer() *exports.Writer { return e.writer }
 
-// Notes returns messages about Linkerd's service mirrors for users.
+// Notes returns messages for users about Linkerd's service mirrors.
 func (e *exporter) Notes() []string { return e.linkerd.Notes() }
 
 // shown returns the exports for the debug API, or nil if e is nil.
