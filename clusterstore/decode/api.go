@@ -33,8 +33,8 @@ const (
 	// maxObject limits the size of a decoded object. By default, etcd accepts requests of up to
 	// 1.5 MiB.
 	maxObject = 4 << 20
-	// maxFrame limits the size of an object that can be skipped. API servers never send larger
-	// objects, so a larger object ends the response with an error.
+	// maxFrame limits the size of an object that can be skipped. An object larger than maxFrame
+	// ends the response with an error, because API servers never send objects of this size.
 	maxFrame    = 16 << 20
 	maxList     = 256 << 20 // of a list or page after decompression
 	maxStatus   = 64 << 10  // of an error, and of a list's metadata
@@ -249,8 +249,8 @@ func limited(from io.Reader, limit int64) io.Reader {
 
 const (
 	documentTimeout = 10 * time.Second
-	// maxDocument limits the size of a response that is decoded as a whole, in bytes. The API
-	// discovery of a group is a few kilobytes.
+	// maxDocument limits the size of a response that is decoded as a whole, in bytes. An API
+	// discovery document for one group is a few kilobytes long.
 	maxDocument = 1 << 20
 )
 

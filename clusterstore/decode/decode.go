@@ -11,7 +11,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
-// Object is a decoded Kubernetes object, of which only the fields that Isthmus uses are set.
+// Object is a decoded Kubernetes object. Only the fields that Isthmus uses are set.
 type Object interface{ metav1.Object }
 
 // Source lists and watches one kind of object on an API server. A Source is safe for concurrent

@@ -210,7 +210,7 @@ func cutOff(err error) error {
 	return err
 }
 
-// errNoKey fails the whole response, because an object without a name cannot be reported as
+// errNoKey makes the whole response fail, because an object without a name cannot be reported as
 // refused.
 var errNoKey = errors.New(
 	"the API server sent an object whose name is empty or invalid: check that the URL points to an API server",

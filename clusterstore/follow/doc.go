@@ -35,11 +35,13 @@
 //   - All resources are watched again within 10 s after the API server becomes reachable, however
 //     long the outage was.
 //   - After an outage of less than a minute, a watch resumes from its last version. If the server's
-//     version is lower, the server was restored from a backup, and the resource is listed again.
+//     current version is lower than this version, the server was restored from a backup, and the
+//     resource is listed again.
 //   - After a longer outage, resources are always listed again, because a restored server could
 //     already have reached the last version again.
 //   - If the server sends Retry-After, the resource waits that long before its next request, up to
-//     60 s after a 429 and up to 10 s after other codes. The Health shows when the wait ends.
+//     60 s after a 429 and up to 10 s after other codes. While a resource waits, the Health shows
+//     when the wait ends.
 //   - The backoff is reset once a watch has lasted 30 s.
 //
 // The following limits also hold for hostile servers:
@@ -60,7 +62,7 @@
 //     against the cap.
 //   - If a watch receives neither an event nor a bookmark for 100 s, the resource is listed and
 //     watched again. A silent watch is not a failure. If the server no longer responds at all, the
-//     list fails at most 30 s later.
+//     list that follows the silent watch fails within 30 s.
 //   - Every watch ends soon after the requested time, even if the server keeps the watch open.
 //   - A resource sends at most one request per second after a burst of five, whatever the server
 //     responds. Only the request for the next page of a list is exempt, if the previous page had at

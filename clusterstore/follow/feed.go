@@ -241,8 +241,8 @@ func (f *feed[O, T]) commit() {
 // ServiceProfile may replace an old one.
 //
 // PrepareDrop first releases the addresses of the old objects, because an address could otherwise
-// be assigned to two objects for a moment. A proxy that looked up the address at this moment would
-// receive an ambiguous response, and would not look up the address again.
+// be assigned to two objects for a moment. A proxy that looks up an address while two objects have
+// the address receives an ambiguous response, and does not look up the address again.
 func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	f.account.commit()
 	var gone []string
@@ -262,7 +262,7 @@ func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	return len(gone) > 0
 }
 
-// clear drops all objects, because the API server no longer has the kind.
+// clear drops all objects after the API server has stopped serving the kind.
 func (f *feed[O, T]) clear() {
 	if f.replaceAll(newStage[T](f.prints)) {
 		f.applied()

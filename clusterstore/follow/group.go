@@ -95,8 +95,8 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 }
 
 // Run lists and watches the resources until ctx is done, and returns once all its goroutines have
-// ended. If synced is not nil, Run calls it after the first sync, before it closes the channel of
-// [Group.Synced]. Run must be called only once.
+// ended. If synced is not nil, Run calls synced after the first sync, and then closes the channel
+// of [Group.Synced]. Run must be called only once.
 func (g *Group) Run(ctx context.Context, synced func()) {
 	var all sync.WaitGroup
 	defer all.Wait()

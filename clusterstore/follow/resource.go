@@ -65,8 +65,8 @@ const (
 	// server that closes every watch sooner could hide all changes.
 	emptyWatch = time.Second
 	// resumeWithin is how long after the server's last response a watch may be resumed. After a
-	// longer outage, a restored server may have passed the last version again, so that comparing
-	// versions does not detect the restore.
+	// longer outage, the versions of a restored server may already exceed the last version again,
+	// so that comparing versions does not detect the restore.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.
@@ -494,8 +494,8 @@ func (r *Resource) reportReadable() {
 // markTried lets the Group's first sync continue.
 func (r *Resource) markTried() { r.triedOnce.Do(func() { close(r.tried) }) }
 
-// throttle delays the next request by the Retry-After that the server sent with an error, but at
-// most by maxThrottle or maxRetryAfter.
+// throttle delays the next request by the Retry-After that the server sent with an error, but by at
+// most maxThrottle or maxRetryAfter.
 func (r *Resource) throttle(err error) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds <= 0 {
