@@ -46,7 +46,7 @@ type AddressFilter struct {
 
 // refusal returns a displayable reason why an address may not be probed now, or "" if it may be
 // probed. The refusal method blocks until the local cluster's cache is complete. If ctx is done
-// first, refusal returns "", and the caller must not probe the address.
+// before the cache is complete, refusal returns "", and the caller must not probe the address.
 func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !f.Routable(ip) {

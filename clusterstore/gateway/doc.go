@@ -4,7 +4,7 @@
 // through which other clusters reach a cluster ("linkerd multicluster install").
 //
 // A [Tracker] resolves the names of one cluster's gateways, probes their addresses, and lists the
-// addresses ([Address]) to use. A [Source] represents the cluster, with gateways in place of
+// addresses ([Address]) to use. A [Source] represents one cluster, with gateways in place of
 // endpoints. For a service port without a ready endpoint, a [Source] contains no gateways.
 //
 //	t := gateway.New(gateway.Config{Changed: changed, Probed: observe, Filter: filter})

@@ -49,7 +49,8 @@ func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	return nil
 }
 
-// shorten converts an error to a short error for display, which does not quote the response.
+// shorten returns a short form of an error, for display. The short form does not quote the
+// response.
 func shorten(err error) error {
 	var op *net.OpError
 	switch {

@@ -163,8 +163,8 @@ func withoutToken(err error, token string) error {
 	return err
 }
 
-// reworded returns an error with a different message. If err is an Unauthorized error, the new
-// error is one too. All other details of err are lost.
+// reworded returns an error with a different message. If err is an Unauthorized error, the returned
+// error is also an Unauthorized error. All other details of err are lost.
 func reworded(err error, text string) error {
 	if apierrors.IsUnauthorized(err) {
 		return apierrors.NewUnauthorized(text)

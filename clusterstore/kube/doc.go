@@ -1,6 +1,6 @@
-// Package kube provides clients for Kubernetes API servers that are safe to use with hostile
-// credentials and hostile servers. The package also reads the facts that Isthmus uses to compare
-// clusters.
+// Package kube provides clients for Kubernetes API servers. The clients are safe to use even with
+// hostile credentials and hostile servers. The package also reads the facts that Isthmus uses to
+// compare clusters.
 //
 //	cfg, warnings, err := kube.ReadKubeconfig(secret.Data["kubeconfig"])
 //	client, err := kube.New("east", cfg, requests)
@@ -56,7 +56,7 @@
 //     Viewing a page never causes a request.
 //   - [Keeper.Look] reads trust anchors again if the last attempt was at least 10 s ago, and Nodes
 //     if the last attempt was at least a minute ago.
-//   - At most eight clusters at a time read facts for calls to Look. A cluster that does not
+//   - Calls to Look read the facts of at most eight clusters at a time. A cluster that does not
 //     respond within 10 s is skipped for a minute.
 //   - Reading the facts of one cluster uses at most a few megabytes of memory. The cached facts use
 //     at most about 100 kB.

@@ -100,8 +100,8 @@ type contentError struct{ error }
 
 func (e contentError) Unwrap() error { return e.error }
 
-// settled reports whether a read succeeded, or will fail until the cluster or its RBAC permissions
-// change.
+// settled reports whether a retry is pointless, either because the read succeeded or because it
+// fails until the cluster or its RBAC permissions change.
 func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
@@ -139,7 +139,7 @@ func Version(ctx context.Context, from decode.Sources) (string, error) {
 	return text.Clean(info.GitVersion, text.Short), err
 }
 
-// AnchorsConfigMap and anchorsKey are the ConfigMap and the key that contain the trust anchors of
+// AnchorsConfigMap and anchorsKey name the ConfigMap and the key that contain the trust anchors of
 // Linkerd's proxies.
 const (
 	AnchorsConfigMap = "linkerd-identity-trust-roots"

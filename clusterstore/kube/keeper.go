@@ -24,10 +24,11 @@ const (
 	pauseAfter = time.Minute
 )
 
-// Turns limits how many clusters run a look at the same time.
+// Turns limits the number of clusters whose facts are read at the same time for calls to
+// [Keeper.Look].
 type Turns chan struct{}
 
-// NewTurns returns Turns for looksAtOnce clusters.
+// NewTurns returns Turns with the limit looksAtOnce.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
 // take waits for a turn, or returns false if ctx is done before the turn. Nil Turns do not limit
@@ -143,8 +144,7 @@ func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	}
 }
 
-// serveLooks handles calls to Look until the given time has passed. If ctx is done first,
-// serveLooks returns false.
+// serveLooks handles calls to Look for the given time, and returns false if ctx is done earlier.
 func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

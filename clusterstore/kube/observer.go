@@ -105,8 +105,8 @@ func (o *observer) failure(err error) {
 
 // clockOf compares a server's clock with the local clock, or returns nil if the response has no
 // date. The date is truncated to whole seconds, and the exact time of the response is unknown.
-// Therefore, clockOf compares the middle of the possible local times with the middle of the
-// possible server times.
+// Because both times are inexact, clockOf compares the middle of the possible local times with the
+// middle of the possible server times.
 func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	at, err := http.ParseTime(date)
 	if err != nil {

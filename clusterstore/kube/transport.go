@@ -131,7 +131,7 @@ func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, err
 }
 
 // singleTry limits how often net/http retries a request, and how much of an error response is read.
-// In addition, singleTry removes Warning headers, which client-go would log.
+// singleTry also removes Warning headers, because client-go would log them.
 type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -187,8 +187,8 @@ func closedWith(ctx context.Context, dial dialFunc) dialFunc {
 	}
 }
 
-// connection is a [net.Conn] that is closed when a context is done. The Close method removes the
-// callback from the context.
+// connection is a [net.Conn] that is closed when a context is done. The Close method unregisters
+// the connection from the context.
 type connection struct {
 	net.Conn
 	forget func() bool
@@ -200,8 +200,9 @@ func (c connection) Close() error {
 }
 
 // firstAlone delays all requests until the first request has a connection, or has failed to open
-// one. Until net/http knows that a server supports HTTP/2, it opens one connection per request.
-// Without firstAlone, a new link would open seven connections and later use only one of them.
+// one. Until net/http knows that a server supports HTTP/2, net/http opens one connection per
+// request. Without firstAlone, a new link would open seven connections and later use only one of
+// them.
 type firstAlone struct {
 	next http.RoundTripper
 

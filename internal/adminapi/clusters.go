@@ -36,7 +36,7 @@ type LeftoverMirrors struct {
 	Cluster  string   `json:"cluster"`
 	Number   int      `json:"number"`
 	Services []string `json:"services"` // the first ten by name
-	// Unknown says why Isthmus cannot determine whether a service mirror still manages these
+	// Unknown says why Isthmus cannot determine whether a service mirror still manages the
 	// Services, and is otherwise empty.
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -67,7 +67,7 @@ type Cluster struct {
 	// Unread describes each invalid annotation of the current version of the link Secret, with the
 	// value that is used instead.
 	Unread []string `json:"unread,omitempty"`
-	// NewCredentials says why the newest credentials do not work, while older ones are in use
+	// NewCredentials says why the newest credentials do not work, if older credentials are in use
 	// instead. While Isthmus is still trying the newest credentials, NewCredentials is empty.
 	NewCredentials string `json:"newCredentials,omitempty"`
 	// The newest credentials replace the older ones once Isthmus has listed the kinds in Awaited,

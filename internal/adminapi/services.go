@@ -63,7 +63,7 @@ type Preference struct {
 	Unlinked []string `json:"unlinked,omitempty"`
 }
 
-// Clients describes the tiers of a service port that one kind of client uses.
+// Clients describes which tiers of a service port one kind of client uses.
 type Clients struct {
 	Port     uint16    `json:"port"`
 	Zone     string    `json:"zone"` // empty if unknown

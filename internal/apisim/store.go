@@ -408,7 +408,8 @@ func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	}
 }
 
-// taken returns nil if clients may not write.
+// taken returns the functions that were passed to TakeWrites, or nil if clients are not allowed to
+// write.
 func (s *store) taken() *writes {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -72,8 +72,8 @@ type BackendSlice struct {
 	Ready, Unready []Backend // the fields of Unready do not include labels and facts about the proxy
 }
 
-// Slice converts the slice to the type that the code for tiers uses. In the result, the field Of of
-// each endpoint contains the Backend.
+// Slice converts a BackendSlice to the type [Slice], which the code for tiers uses. In the result,
+// the field Of of each endpoint contains the Backend.
 func (l *BackendSlice) Slice() (s Slice) {
 	for _, b := range l.Ready {
 		s.Ready = append(s.Ready, b.endpoint())
@@ -151,8 +151,8 @@ func (n *Namespace) declared(service string, port uint16) (name string, declared
 
 func isTCP(p corev1.Protocol) bool { return p == "" || p == corev1.ProtocolTCP }
 
-// Backends returns the endpoints of a Service for a port, by slice. The slices are sorted by name.
-// The list omits slices without endpoints for the port.
+// Backends returns the endpoints for one port of a Service, grouped by slice. The slices are sorted
+// by name. The list omits slices without endpoints for the port.
 func (n *Namespace) Backends(service string, port uint16) (list []BackendSlice) {
 	if n.State(service) != Present {
 		return nil
@@ -405,9 +405,9 @@ func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 	return ports
 }
 
-// inboundPort returns the port of a Pod's proxy for opaque transport. The proxy's environment
-// variables must list all its ports. Connections to any other port of the proxy do not use the
-// inbound port.
+// inboundPort returns the port of a Pod's proxy for opaque transport. If the proxy's environment
+// variables do not list all of the proxy's ports, the result is zero. Connections to any other port
+// of the proxy do not use the inbound port.
 func inboundPort(p *corev1.Pod, port uint16) uint16 {
 	listen := make(map[string]uint16)
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {

@@ -33,7 +33,7 @@ const (
 	maxLostAfter  = 24 * time.Hour
 )
 
-// The index of each annotation value is its Standing.
+// The position of an annotation value in its list is the corresponding [Standing].
 var (
 	cordonWords   = []string{"false", "last-resort", "true"}
 	whenLostWords = []string{"keep", "last-resort", "withdraw"}

@@ -122,8 +122,9 @@ func (s *Service) State() *State {
 	return st
 }
 
-// Applied returns the standing that applies to the endpoints of a cluster with the given standing.
-// A service that is not federated has no other endpoints, so LastResort has no effect.
+// Applied returns the standing that applies to endpoints in the service, given the standing of
+// their cluster. A service that is not federated has no other endpoints, so LastResort has no
+// effect.
 func (s *Service) Applied(standing Standing) Standing {
 	if standing == LastResort && !s.Federated {
 		return InService
