@@ -72,8 +72,10 @@ const (
 	maxLoads = 4
 )
 
-// linkCopy holds the copy of a link's cluster. Only the goroutine of the link writes to a linkCopy.
+// linkCopy reads the copy of a link's cluster, and holds the cluster that has loaded the copy. Only
+// the goroutine of the link calls the methods of a linkCopy.
 type linkCopy struct {
+	link    *link
 	allowed bool            // the copy may be read; set for links that exist when the replica starts
 	cluster *runningCluster // has loaded the copy; nil without a copy
 	of      CopiedCluster   // set with cluster
@@ -81,22 +83,17 @@ type linkCopy struct {
 	release time.Time       // until when next waits for kinds of the copy; zero until next has synced
 }
 
-// end drops the copy and stops the cluster that serves it.
-func (c *linkCopy) end() {
-	c.cluster.stop()
-	*c = linkCopy{}
-}
-
-// useCopy reads and loads the copy if the cluster cannot be reached. Until useCopy returns, the
-// link handles no events except the completion of the cluster's first sync, which makes the copy
-// unnecessary.
-func (l *link) useCopy(ctx context.Context) {
-	c := &l.copy
-	if wait, needed := l.untilCopy(); needed && wait <= 0 {
-		c.allowed = false
+// use reads and loads the copy if the cluster cannot be reached. Until use returns, the link handles
+// no events except two. The completion of the cluster's first sync makes the copy unnecessary. If
+// newer Secrets interrupt use, the next call loads the copy again.
+func (c *linkCopy) use(ctx context.Context, newer <-chan struct{}) (interrupted bool) {
+	l := c.link
+	if c.isNeeded() {
 		late := time.AfterFunc(copyPatience, func() { l.store.markSettled(l) })
-		loading, stop := whileOpen(ctx, l.next.cluster.Synced())
-		err := l.loadCopy(loading)
+		loading, stop := whileOpen(ctx, l.next.cluster.Synced(), newer)
+		err := c.load(loading)
+		interrupted = closed(newer) && c.cluster == nil
+		c.allowed = interrupted
 		if err != nil && loading.Err() == nil {
 			l.log.Warn("the copy of a cluster can't be used", zap.Error(err))
 		}
@@ -106,15 +103,18 @@ func (l *link) useCopy(ctx context.Context) {
 	if c.cluster != nil && c.cluster.creds.hash == l.accepted.hash {
 		c.cluster.creds = l.accepted // the address ranges may have changed
 	}
+	return interrupted
 }
 
-// whileOpen returns a copy of ctx that is also canceled when the channel is closed. The caller must
-// call stop.
-func whileOpen(ctx context.Context, c <-chan struct{}) (open context.Context, stop context.CancelFunc) {
+// whileOpen returns a copy of ctx that is also canceled when one of the channels is closed. The
+// caller must call stop.
+func whileOpen(ctx context.Context, a, b <-chan struct{}) (open context.Context, stop context.CancelFunc) {
 	open, stop = context.WithCancel(ctx)
 	go func() {
 		select {
-		case <-c:
+		case <-a:
+			stop()
+		case <-b:
 			stop()
 		case <-open.Done():
 		}
@@ -122,31 +122,37 @@ func whileOpen(ctx context.Context, c <-chan struct{}) (open context.Context, st
 	return open, stop
 }
 
-// untilCopy returns how long the link must still wait before it reads the copy. If the link does
-// not need the copy, untilCopy returns 0 and false.
-func (l *link) untilCopy() (wait time.Duration, needed bool) {
-	if !l.copy.allowed || l.next == nil || closed(l.store.settled) {
+// untilNeeded returns how long the link must still wait before it reads the copy. If the link does
+// not need the copy, untilNeeded returns 0 and false.
+func (c *linkCopy) untilNeeded() (wait time.Duration, needed bool) {
+	next := c.link.next
+	if !c.allowed || next == nil || closed(c.link.store.settled) {
 		return 0, false
 	}
-	h := l.next.cluster.Health()
+	h := next.cluster.Health()
 	switch {
 	case h.Err != nil:
 		return 0, true
-	case l.next.deadline.IsZero(): // the cluster waits for its turn
+	case next.deadline.IsZero(): // the cluster waits for its turn
 		return 0, false
 	}
-	last := l.next.deadline.Add(-syncGrace) // start of the turn
+	last := next.deadline.Add(-syncGrace) // start of the turn
 	if h.LastEvent.After(last) {
 		last = h.LastEvent
 	}
 	return time.Until(last.Add(silence)), true
 }
 
-// loadCopy starts a cluster that loads the copy, and retries after failed reads. If no copy exists,
-// loadCopy does nothing.
-func (l *link) loadCopy(ctx context.Context) error {
+// isNeeded reports whether the link must read the copy now.
+func (c *linkCopy) isNeeded() bool {
+	wait, needed := c.untilNeeded()
+	return needed && wait <= 0
+}
+
+// load retries tryLoad after failed reads.
+func (c *linkCopy) load(ctx context.Context) error {
 	for began := time.Now(); ; {
-		err := l.tryCopy(ctx)
+		err := c.tryLoad(ctx)
 		if err == nil || errors.As(err, new(UnusableCopy)) || time.Since(began) >= copyPatience ||
 			!pace.Sleep(ctx, time.Second) {
 			return err
@@ -154,7 +160,9 @@ func (l *link) loadCopy(ctx context.Context) error {
 	}
 }
 
-func (l *link) tryCopy(ctx context.Context) error {
+// tryLoad starts a cluster that loads the copy. If no copy exists, tryLoad does nothing.
+func (c *linkCopy) tryLoad(ctx context.Context) error {
+	l := c.link
 	if !l.store.loads.take(ctx) {
 		return ctx.Err()
 	}
@@ -191,15 +199,14 @@ func (l *link) tryCopy(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	l.copy.cluster = loaded
-	l.copy.of = found.CopiedCluster
+	c.cluster = loaded
+	c.of = found.CopiedCluster
 	return nil
 }
 
-// serveCopy makes the table read from the loaded copy, unless the cluster itself has already
-// synced.
-func (l *link) serveCopy() {
-	c := &l.copy
+// serve makes the table read from the loaded copy, unless the cluster itself has already synced.
+func (c *linkCopy) serve() {
+	l := c.link
 	if c.served || c.cluster == nil || closed(l.next.cluster.Synced()) || l.awaitsGateways() {
 		return
 	}
@@ -209,14 +216,13 @@ func (l *link) serveCopy() {
 	l.since = c.of.Lost
 }
 
-// copyStays reports whether the link must keep serving the copy although the cluster itself has
-// synced. Before the link stops serving the copy, the cluster must list each kind of object that
-// the copy contains. A starting API server may reject requests, and Isthmus retries an optional
-// kind only after a pause. The wait for missing kinds is limited, because the credentials may lack
+// stays reports whether the link must keep serving the copy although the cluster itself has synced.
+// Before the link stops serving the copy, the cluster must list each kind of object that the copy
+// contains. A starting API server may reject requests, and Isthmus retries an optional kind only
+// after a pause. The wait for missing kinds is limited, because the credentials may lack
 // permissions.
-func (l *link) copyStays() bool {
-	c := &l.copy
-	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), l.next.cluster.Health())) == 0 {
+func (c *linkCopy) stays() bool {
+	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), c.link.next.cluster.Health())) == 0 {
 		return false
 	}
 	if c.release.IsZero() {
@@ -225,14 +231,20 @@ func (l *link) copyStays() bool {
 	return time.Now().Before(c.release)
 }
 
-// copyDue returns a channel that receives a value when the link must read its copy or stop serving
-// the copy. If the link has no copy to read or to stop serving, the channel is nil.
-func (l *link) copyDue() <-chan time.Time {
-	if wait, needed := l.untilCopy(); needed {
+// due returns a channel that receives a value when the link must read its copy or stop serving the
+// copy. If the link has no copy to read or to stop serving, the channel is nil.
+func (c *linkCopy) due() <-chan time.Time {
+	if wait, needed := c.untilNeeded(); needed {
 		return time.After(wait)
 	}
-	if time.Now().Before(l.copy.release) {
-		return time.After(time.Until(l.copy.release))
+	if time.Now().Before(c.release) {
+		return time.After(time.Until(c.release))
 	}
 	return nil
+}
+
+// end drops the copy and stops the cluster that serves it.
+func (c *linkCopy) end() {
+	c.cluster.stop()
+	*c = linkCopy{link: c.link}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -110,6 +111,23 @@ func TestCopyAfterFailure(t *testing.T) {
 			t.Errorf("copy of %v", st.CopyOf)
 		}
 	}, secret("s", "east", "t1", 0))
+}
+
+// The copy is used even if the cluster fails while its link is being reconciled.
+func TestCopyAfterFailureAnyTime(t *testing.T) {
+	for failAt := 1; failAt <= 10; failAt++ {
+		t.Run(fmt.Sprint(failAt), func(t *testing.T) {
+			withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+				e.failAt = failAt
+				e.put(secret("s", "east", "t2", 0))
+				e.failAt = 0
+				if len(e.made) == 2 { // the link has asked less often
+					e.last(2).fail("connection refused")
+				}
+				e.served(e.loadCopy(3))
+			}, secret("s", "east", "t1", 0))
+		})
+	}
 }
 
 func TestCopyAfterSilence(t *testing.T) {
@@ -368,6 +386,80 @@ func TestUnlinkDuringCopy(t *testing.T) {
 			t.Error("the cluster of the copy runs on")
 		}
 	}, secret("s", "east", "t1", 0))
+}
+
+// A link that reads or loads a copy is removed at once when its Secret is deleted.
+func TestUnlinkWhileLoading(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"reading": time.Minute, "loading": 0} {
+		t.Run(name, func(t *testing.T) {
+			withCopies(t, &copyStore{copy: eastCopy(), takes: takes}, func(e *env) {
+				e.last(1).fail("connection refused")
+				e.pass(time.Second)
+				began := time.Now()
+				e.remove("s")
+				e.linked("")
+				if waited := time.Since(began); waited > 0 {
+					t.Errorf("the link was removed after %v", waited)
+				}
+				if takes == 0 && !e.last(2).isStopped() {
+					t.Error("the cluster of the copy runs on")
+				}
+			}, secret("s", "east", "t1", 0))
+		})
+	}
+}
+
+// If a Secret changes while its link reads or loads a copy, the link uses the new settings and then
+// the copy. Until then, the replica is not ready.
+func TestCordonWhileLoading(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"reading": 5 * time.Second, "loading": 0} {
+		t.Run(name, func(t *testing.T) {
+			withCopies(t, &copyStore{copy: eastCopy(), takes: takes}, func(e *env) {
+				e.last(1).fail("connection refused")
+				e.pass(time.Second)
+				s := secret("s", "east", "t1", 0)
+				s.Annotations[CordonAnnotation] = "true"
+				e.put(s)
+				e.settled(false)
+				e.pass(takes)
+				n := 2
+				if takes == 0 { // the first cluster of the copy was stopped
+					n = 3
+				}
+				copied := e.loadCopy(n)
+				e.served()
+				e.settled(true)
+				e.put(secret("s", "east", "t1", 0))
+				e.served(copied)
+			}, secret("s", "east", "t1", 0))
+		})
+	}
+}
+
+// At most maxLoads copies are read or loaded at the same time.
+func TestLoadsAtOnce(t *testing.T) {
+	const links = maxLoads + 2
+	var secrets []*corev1.Secret
+	for i := range links {
+		secrets = append(secrets, secret(fmt.Sprint("s", i), fmt.Sprint("c", i), "t1", 0))
+	}
+	read := func(_ context.Context, name federation.ClusterName) (*Copy, error) {
+		c := eastCopy()
+		c.Cluster = name
+		return c, nil
+	}
+	inBubbleWith(t, Options{ReadCopy: read}, func(e *env) {
+		e.pass(silence)
+		for loaded := range links {
+			if n, want := len(e.made), links+min(loaded+maxLoads, links); n != want {
+				t.Fatalf("with %d loaded copies, %d clusters were made, want %d", loaded, n, want)
+			}
+			c := e.made[links+loaded]
+			c.health.Set(healthOf(follow.Health{Err: errors.New("from a copy"), StaleSince: c.cfg.Copied.Lost}))
+			c.sync()
+		}
+		e.settled(true)
+	}, secrets...)
 }
 
 // A cordon and the times of a lost cluster apply to a copy from the time of the loss.

@@ -49,6 +49,8 @@ type scripted struct {
 	listedAt, askedListed int // like syncAt and asked, for Listed
 	syncAt                int // if not 0: it syncs when its link asks for the so manieth time
 	asked                 int
+	failAt                int // if not 0: it fails when Health is called for the so manieth time
+	askedHealth           atomic.Int64
 	health                federation.Latest[cluster.Health]
 	region                atomic.Pointer[string]
 	gateways              atomic.Pointer[[]*cluster.Gateway]
@@ -81,7 +83,13 @@ func (c *scripted) Synced() <-chan struct{} {
 	return c.synced
 }
 
-func (c *scripted) Health() cluster.Health { h, _ := c.health.Get(); return h }
+func (c *scripted) Health() cluster.Health {
+	if n := c.askedHealth.Add(1); n == int64(c.failAt) {
+		c.health.Set(healthOf(follow.Health{Err: errors.New("connection refused")}))
+	}
+	h, _ := c.health.Get()
+	return h
+}
 
 func (c *scripted) HealthChanged() <-chan struct{} { _, ch := c.health.Get(); return ch }
 
@@ -161,6 +169,7 @@ type env struct {
 	forbidden atomic.Bool // listing Secrets is
 	listedAt  int         // of clusters that will be made
 	syncAt    int         // of clusters that will be made
+	failAt    int         // of clusters that will be made, except those of copies
 
 	mu      sync.Mutex
 	made    []*scripted
@@ -256,6 +265,9 @@ func (e *env) create(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 		running: make(chan struct{}), stopped: make(chan struct{}),
 		endpoint: &federation.Endpoint{Addr: netip.AddrPortFrom(addr, 80), Cluster: cfg.Name},
 		listedAt: e.listedAt, syncAt: e.syncAt,
+	}
+	if cfg.Copied == nil {
+		c.failAt = e.failAt
 	}
 	e.made = append(e.made, c)
 	return c, nil

@@ -60,7 +60,7 @@ func (e *linkEnv) notifyExports() {
 // newLink returns a link without Secrets. The link uses the given log level for messages about a
 // stale or unreachable cluster.
 func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *link {
-	return &link{
+	l := &link{
 		env:     e,
 		name:    name,
 		log:     e.log.With(zap.Stringer("cluster", name)),
@@ -68,6 +68,8 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 		changed: pace.NewSignal(),
 		probed:  pace.NewSignal(),
 	}
+	l.copy.link = l
+	return l
 }
 
 // link represents the local cluster, or a cluster name for which link Secrets exist. One goroutine
@@ -112,7 +114,7 @@ func (l *link) run(ctx context.Context) {
 	defer func() { l.next.stop(); l.serving.stop(); l.copy.end(); l.gateways.end() }()
 	for ctx.Err() == nil {
 		list, newer := l.mailbox.Get()
-		l.reconcile(ctx, list)
+		l.reconcile(ctx, list, newer)
 		if len(list) == 0 && l.store.removeIfUnused(l) {
 			return
 		}
@@ -120,14 +122,16 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// reconcile is idempotent.
-func (l *link) reconcile(ctx context.Context, list []*credentials) {
+// reconcile is idempotent. The newer channel is closed when the list is out of date.
+func (l *link) reconcile(ctx context.Context, list []*credentials, newer <-chan struct{}) {
 	want := pick(list, l.accepted)
 	l.useSettings(list, want)
 	l.useCredentials(ctx, want)
-	l.useCopy(ctx)
+	if l.copy.use(ctx, newer) {
+		return // run passes the newer Secrets to reconcile
+	}
 	l.useGateways(ctx)
-	l.serveCopy()
+	l.copy.serve()
 	l.promote(ctx)
 	l.useGateways(ctx) // again, because promote may have replaced the serving cluster
 	l.updateState()
@@ -316,7 +320,7 @@ func (l *link) readable(from *runningCluster) federation.Source {
 // admitSuccessor method may delay the sync of the new cluster. The table switches to the new
 // cluster in one step, and then the old cluster stops.
 func (l *link) promote(ctx context.Context) {
-	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copyStays() ||
+	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copy.stays() ||
 		l.serving == nil && l.awaitsGateways() {
 		return
 	}
@@ -406,10 +410,11 @@ func (l *link) updateState() {
 		return
 	case l.serving == nil:
 		// While no problem is known, the state of a link that has not synced does not change. An
-		// unreachable cluster stays unreachable until it has synced.
+		// unreachable cluster stays unreachable until it has synced. If the cluster has failed since
+		// linkCopy.use returned, the link stays pending until it has read the copy.
 		l.next.noteProgress()
 		problem := l.next.problem(l.next.noteHealth())
-		if problem != nil && l.copy.cluster == nil {
+		if problem != nil && l.copy.cluster == nil && !l.copy.isNeeded() {
 			l.setState(cluster.Unreachable, problem)
 		}
 		return
@@ -695,7 +700,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-serving:
 	case <-began:
 	case <-overdue:
-	case <-l.copyDue():
+	case <-l.copy.due():
 	case <-l.untilReplaced():
 	case <-l.standing.untilLost():
 	case <-l.gateways.untilLate():
