@@ -36,8 +36,12 @@ const (
 	maxCopy  = 16 << 20  // of a generation, in bytes
 	maxAll   = 64 << 20  // of all clusters, in bytes
 	maxParts = maxCopy/maxPart + 1
-	maxLists = 32  // of a copy; a copy has a list for each kind
-	maxOther = 128 // of a field other than a list, in bytes; a copy has empty metadata
+	maxLists = 32      // of a copy; a copy has a list for each kind
+	maxOther = 128     // of a field other than a list, in bytes; a copy has empty metadata
+	maxHead  = 4 << 10 // of a head, in bytes
+	// maxGenerations limits the memory for the descriptions of generations. Isthmus ignores further
+	// generations.
+	maxGenerations = 2048
 )
 
 // binaryDataNumber is the protobuf field number of a ConfigMap's binary data.
@@ -59,6 +63,12 @@ type generation struct {
 }
 
 func (g *generation) complete() bool { return len(g.names) == g.Parts }
+
+// mayGrow reports whether a leader may still be writing an incomplete generation.
+func (g *generation) mayGrow() bool { return !g.complete() && time.Since(g.Written).Abs() <= readyFor }
+
+// tooOld also returns true if the time of the loss is as far in the future.
+func (g *generation) tooOld(maxAge time.Duration) bool { return time.Since(g.Lost).Abs() >= maxAge }
 
 // slug returns a string that identifies a cluster in the names and labels of ConfigMaps. If the
 // name of the cluster is not valid in names and labels, slug returns a hash.
@@ -119,26 +129,34 @@ func onlyLists(data []byte) bool {
 	return true
 }
 
-// The key of a generation is the cluster label followed by the head annotation of its ConfigMaps.
-type generations map[string]*generation
+// The key of a generation is the SHA-256 of the cluster label and the head annotation of its
+// ConfigMaps.
+type generations map[[sha256.Size]byte]*generation
 
 // add adds a ConfigMap to its generation. A generation with an invalid annotation does not belong
-// to a linked cluster, so the leader deletes it. Because the caller may reuse the object, add does
-// not retain any of the object's strings.
+// to a linked cluster, so the leader deletes it. Because ConfigMaps may be forged, add limits the
+// memory for generations. Because the caller may reuse the object, add does not retain any of the
+// object's strings.
 func (g generations) add(o metav1.Object) {
 	label := o.GetLabels()[clusterLabel]
 	text := o.GetAnnotations()[headAnnotation]
 	if label == "" || !strings.HasPrefix(o.GetName(), namePrefix) {
 		return
 	}
-	one := g[label+text]
+	key := sha256.Sum256([]byte(label + text))
+	one := g[key]
 	if one == nil {
+		if len(g) == maxGenerations {
+			return
+		}
 		one = new(generation)
-		g[label+text] = one
-		if json.Unmarshal([]byte(text), &one.head) != nil || slug(one.Cluster) != label ||
+		g[key] = one
+		if len(text) > maxHead || json.Unmarshal([]byte(text), &one.head) != nil || slug(one.Cluster) != label ||
 			one.Bytes < 0 || one.Bytes > maxParts*maxPart || one.Parts > maxParts {
 			one.head = head{}
 		}
 	}
-	one.names = append(one.names, strings.Clone(o.GetName()))
+	if len(one.names) <= maxParts { // with more names, a generation is incomplete
+		one.names = append(one.names, strings.Clone(o.GetName()))
+	}
 }

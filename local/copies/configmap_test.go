@@ -99,6 +99,33 @@ func TestForged(t *testing.T) {
 	}
 }
 
+// The descriptions of any number of forged ConfigMaps need little memory.
+func TestForgedHeads(t *testing.T) {
+	all := make(generations)
+	add := func(name, text string) {
+		all.add(&metav1.ObjectMeta{
+			Name:        namePrefix + name,
+			Labels:      map[string]string{clusterLabel: "east"},
+			Annotations: map[string]string{headAnnotation: text},
+		})
+	}
+	for i := range 2 * maxGenerations {
+		text := fmt.Sprintf(`{"cluster":"east","server":"%d%s","parts":1}`, i, strings.Repeat("x", 100+i%2*maxHead))
+		add(fmt.Sprint(i), text)
+	}
+	for i := range 10 * maxParts {
+		add(fmt.Sprint("same-", i), fmt.Sprintf(`{"cluster":"east","server":"0%s","parts":1}`, strings.Repeat("x", 100)))
+	}
+	if len(all) != maxGenerations {
+		t.Errorf("%d generations, want %d", len(all), maxGenerations)
+	}
+	for _, g := range all {
+		if len(g.names) > maxParts+1 || len(g.Server) > maxHead || len(g.names) > 1 && g.complete() {
+			t.Errorf("a generation has %d names and a server of %d bytes", len(g.names), len(g.Server))
+		}
+	}
+}
+
 // Different clusters have different names and labels.
 func TestSlug(t *testing.T) {
 	seen := make(map[string]federation.ClusterName)

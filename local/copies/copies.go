@@ -36,7 +36,6 @@ const (
 	failedPause    = time.Minute      // how long a replica waits after a failed list or deletion
 	leadTime       = time.Minute      // how long a replica tries to become the leader and to do the leader's work
 	requestTimeout = 10 * time.Second // limits a request
-	maxAttempts    = 3                // to write or to delete a ConfigMap
 	writeRate      = 4                // ConfigMaps written per second
 
 	firstRetry, maxRetry = 10 * time.Second, 10 * time.Minute // pauses after a copy could not be written
@@ -76,8 +75,6 @@ type Copies struct {
 type outage struct {
 	lost    time.Time
 	copied  bool          // a complete copy of this outage exists
-	intact  string        // checksum of the copy that this replica has read back
-	damaged time.Time     // when the newest damaged copy was written
 	pause   time.Duration // after the next failed attempt to write
 	next    time.Time     // when to write; zero means at once
 	problem string        // why the last attempt failed
@@ -133,11 +130,11 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 	switch {
 	case g.Parts == 0:
 		return nil, clusterstore.UnusableCopy("its annotation " + headAnnotation + " can't be read")
-	case time.Since(g.Lost) > c.o.MaxAge:
+	case g.tooOld(c.o.MaxAge):
 		return nil, clusterstore.UnusableCopy(fmt.Sprintf(
-			"the cluster was lost more than %v ago (--cache-max-age), at %s",
-			c.o.MaxAge, g.Lost.UTC().Format(time.RFC3339)))
-	case !g.complete() && time.Since(g.Written) < readyFor:
+			"the cluster was lost at %s, more than %v (--cache-max-age) from now",
+			g.Lost.UTC().Format(time.RFC3339), c.o.MaxAge))
+	case g.mayGrow():
 		return nil, errors.New("it is being written")
 	case !g.complete():
 		return nil, clusterstore.UnusableCopy("it is incomplete")
@@ -240,13 +237,13 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, ver
 		c.next = time.Now().Add(failedPause)
 		return &work{}
 	}
-	return c.decide(ctx, all, links)
+	return c.decide(all, links)
 }
 
 // decide compares the generations with the links, beginning with the newest generation. A
 // generation is up to date if it was written during the current outage, from the cluster that the
 // link currently names.
-func (c *Copies) decide(ctx context.Context, all []*generation, links []clusterstore.LinkedCache) *work {
+func (c *Copies) decide(all []*generation, links []clusterstore.LinkedCache) *work {
 	w := &work{room: maxAll}
 	linked := make(map[federation.ClusterName]*clusterstore.LinkedCache)
 	for i := range links {
@@ -256,11 +253,12 @@ func (c *Copies) decide(ctx context.Context, all []*generation, links []clusters
 	for _, g := range all {
 		l := linked[g.Cluster]
 		switch {
-		case l == nil, current[g.Cluster] != nil, time.Since(g.Lost) >= c.o.MaxAge, isOver(g, l),
-			!g.complete() && time.Since(g.Written) > readyFor, c.isDamaged(ctx, g):
+		case l == nil, current[g.Cluster] != nil, g.tooOld(c.o.MaxAge), isOver(g, l):
 			w.remove = append(w.remove, g)
 		case g.complete():
 			current[g.Cluster] = g
+		case !g.mayGrow():
+			w.remove = append(w.remove, g)
 		}
 	}
 	for _, l := range links {
@@ -287,26 +285,6 @@ func (c *Copies) decide(ctx context.Context, all []*generation, links []clusters
 // was already ready in this replica when another replica wrote the copy, isOver returns false.
 func isOver(g *generation, l *clusterstore.LinkedCache) bool {
 	return l.State == cluster.Ready && time.Since(l.Since) >= readyFor && l.Since.After(g.Written)
-}
-
-// isDamaged reads a complete generation back, and reports whether the generation must be written
-// again. A replica that has cached the lost cluster reads each generation once.
-func (c *Copies) isDamaged(ctx context.Context, g *generation) bool {
-	o := c.outages[g.Cluster]
-	if o == nil || !g.complete() || o.intact == g.Checksum {
-		return false
-	}
-	ctx, stop := context.WithTimeout(ctx, requestTimeout)
-	defer stop()
-	_, err := c.readOne(ctx, g)
-	switch {
-	case err == nil:
-		o.intact = g.Checksum
-	case isUnusable(err) && !o.damaged.Equal(g.Written):
-		o.damaged = g.Written
-		o.postpone() // because the next generation may also be damaged on the way
-	}
-	return isUnusable(err)
 }
 
 var errLate = fmt.Errorf("the API server did not store the copy within %v", leadTime)
@@ -376,8 +354,8 @@ func (c *Copies) write(
 	}
 	h, parts := pack(&clusterstore.Copy{CopiedCluster: l.CopiedCluster, Lists: lists}, written)
 	switch {
-	case h.Parts > maxParts:
-		return 0, fmt.Errorf("its copy would be larger than %d MiB", maxCopy>>20)
+	case len(parts[0].Annotations[headAnnotation]) > maxHead:
+		return 0, errors.New("the address of its API server, or its identity, is too long")
 	case h.Bytes > room:
 		return 0, fmt.Errorf("all copies together would be larger than %d MiB", maxAll>>20)
 	}
@@ -386,7 +364,7 @@ func (c *Copies) write(
 			_, err := c.o.Client.ConfigMaps(c.o.Namespace).Create(ctx, m, metav1.CreateOptions{})
 			return err
 		})
-		if err != nil && !apierrors.IsAlreadyExists(err) { // an attempt may succeed without a response
+		if err != nil {
 			return 0, fmt.Errorf("write ConfigMap %s: %w", m.Name, err)
 		}
 	}
@@ -405,22 +383,16 @@ func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, g *genera
 	return nil
 }
 
-// request sends a request while this replica is the leader, and repeats a failed request.
-func (c *Copies) request(ctx context.Context, leader *lease.Leadership, send func(context.Context) error) (err error) {
-	for range maxAttempts {
-		if err := c.limiter.Wait(ctx); err != nil {
-			return err
-		}
-		err = leader.Write(func(ctx context.Context) error {
-			ctx, stop := context.WithTimeout(ctx, requestTimeout)
-			defer stop()
-			return send(ctx)
-		})
-		if err == nil || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || !pace.Sleep(ctx, time.Second) {
-			break
-		}
+// request sends a request while this replica is the leader.
+func (c *Copies) request(ctx context.Context, leader *lease.Leadership, send func(context.Context) error) error {
+	if err := c.limiter.Wait(ctx); err != nil {
+		return err
 	}
-	return err
+	return leader.Write(func(ctx context.Context) error {
+		ctx, stop := context.WithTimeout(ctx, requestTimeout)
+		defer stop()
+		return send(ctx)
+	})
 }
 
 func (c *Copies) publish() {

@@ -268,6 +268,13 @@ func (r *replica) forget(name federation.ClusterName) {
 	delete(r.links, name)
 }
 
+// setUnknown sets whether links may be missing from the list.
+func (r *replica) setUnknown(unknown bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unknown = unknown
+}
+
 // missing checks the clusters that are not copied, with the reasons.
 func (r *replica) missing(t *testing.T, want string) {
 	t.Helper()
@@ -508,21 +515,40 @@ func TestNotRemoved(t *testing.T) {
 		}
 		b := w.replica("b", day)
 		defer b.stop()
-		b.mu.Lock()
-		b.unknown = true
-		b.mu.Unlock()
+		b.setUnknown(true)
 		wait(10 * time.Minute)
 		if n := len(w.configMaps()); n != 3 {
 			t.Errorf("%d ConfigMaps", n)
 		}
-		b.mu.Lock()
-		b.unknown = false
-		b.mu.Unlock()
+		b.setUnknown(false)
 		wait(time.Minute)
 		if all := w.configMaps(); len(all) != 2 || all["linkerd-config"] == nil ||
 			all["isthmus-cache-config"] == nil {
 			t.Errorf("ConfigMaps %v", slices.Sorted(maps.Keys(all)))
 		}
+	})
+}
+
+// A leader whose list of links became incomplete before its election writes and deletes nothing.
+func TestLinksUnknownToLeader(t *testing.T) {
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
+		a.set("east", cluster.Stale, nil)
+		wait(time.Minute)
+		w.copied("east:1")
+		w.Misbehave(apisim.Faults{Forbidden: []string{"leases"}})
+		a.forget("east")
+		a.set("north", cluster.Stale, nil)
+		wait(lostFor + 2*time.Second)
+		if a.Status().LeaseError == "" {
+			t.Fatal("the replica does not try to become the leader")
+		}
+		a.setUnknown(true)
+		w.Misbehave(apisim.Faults{})
+		wait(10 * time.Minute)
+		w.copied("east:1")
+		a.setUnknown(false)
+		wait(time.Minute)
+		w.copied("north:1")
 	})
 }
 
@@ -720,85 +746,53 @@ func TestReadWhileWriting(t *testing.T) {
 	})
 }
 
-// A complete copy that is damaged does not replace a good one, and is written again.
-func TestDamagedWhileLost(t *testing.T) {
-	withReplica(t, func(t *testing.T, w *world, a *replica) {
-		a.set("east", cluster.Stale, []byte("good"))
-		wait(time.Minute)
-		w.copied("east:1")
-		for _, m := range w.configMaps() { // a newer one
-			m.Name = namePrefix + "east-2-01"
-			m.Labels[generationLabel] = "2"
-			text := m.Annotations[headAnnotation]
-			m.Annotations[headAnnotation] = strings.Replace(text, `"checksum":"`, `"checksum":"0`, 1)
-			if err := w.Put(m); err != nil {
-				t.Fatal(err)
-			}
-		}
-		wait(2 * listEvery)
-		w.copied("east:1")
-		for _, m := range w.configMaps() { // the only one
-			m.BinaryData[partKey][0]++
-			text := m.Annotations[headAnnotation]
-			m.Annotations[headAnnotation] = strings.Replace(text, `"checksum":"`, `"checksum":"0`, 1)
-			if err := w.Put(m); err != nil {
-				t.Fatal(err)
-			}
-		}
-		wait(2*listEvery + readyFor)
-		w.copied("east:1")
-		if found, err := a.Read(t.Context(), "east"); err != nil || string(found.Lists["pods"]) != "good" {
-			t.Errorf("read: %v", err)
-		}
-	})
-}
-
-// If every new copy is damaged, the pauses between the writes become longer.
-func TestAlwaysDamaged(t *testing.T) {
-	withReplica(t, func(t *testing.T, w *world, a *replica) {
-		a.set("east", cluster.Stale, []byte("good"))
-		for range 3600 {
-			wait(time.Second)
-			for _, m := range w.configMaps() {
-				m.BinaryData[partKey][0] = 0xff
-				if err := w.Put(m); err != nil {
-					t.Fatal(err)
+// A copy from the future is neither used nor stored for longer than one from the past.
+func TestFuture(t *testing.T) {
+	for name, x := range map[string]struct {
+		written, lost time.Duration // from now on
+		parts         int           // number of stored ConfigMaps, of two
+		want          string
+	}{
+		"incomplete": {written: readyFor + time.Hour, parts: 1, want: "incomplete"},
+		"complete":   {written: 100 * 365 * day, lost: 100 * 365 * day, parts: 2, want: "--cache-max-age"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withReplica(t, func(t *testing.T, w *world, a *replica) {
+				c := &clusterstore.Copy{Lists: map[string][]byte{"pods": random(maxPart)}}
+				c.CopiedCluster = clusterstore.CopiedCluster{
+					Cluster: "east", Server: "api.example", Lost: time.Now().Add(x.lost),
 				}
-			}
-		}
-		if n := w.writes(); n > 12 {
-			t.Errorf("%d ConfigMaps were written in an hour", n)
-		}
-		wait(2 * maxRetry)
-		w.copied("east:1")
-	})
+				a.set("east", cluster.Pending, nil)
+				_, list := pack(c, time.Now().Add(x.written))
+				for _, m := range list[:x.parts] {
+					m.Namespace = "linkerd"
+					if err := w.Put(m); err != nil {
+						t.Fatal(err)
+					}
+				}
+				_, err := a.Read(t.Context(), "east")
+				if err == nil || !isUnusable(err) || !strings.Contains(err.Error(), x.want) {
+					t.Errorf("read: %v", err)
+				}
+				wait(time.Minute)
+				w.copied()
+			})
+		})
+	}
 }
 
-// A damaged copy that cannot be deleted delays the next write only once.
-func TestDamagedTwice(t *testing.T) {
+// A head that would be too long for a reader is not written.
+func TestLongServer(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
-		a.set("east", cluster.Stale, []byte("good"))
+		a.set("east", cluster.Stale, nil)
+		a.mu.Lock()
+		l := a.links["east"]
+		l.Server = strings.Repeat("x", maxHead)
+		a.links["east"] = l
+		a.mu.Unlock()
 		wait(time.Minute)
-		for _, m := range w.configMaps() {
-			m.BinaryData[partKey][0] = 0xff
-			if err := w.Put(m); err != nil {
-				t.Fatal(err)
-			}
-		}
-		b := New(a.o)
-		all, err := b.list(t.Context(), clusterLabel, newest)
-		if err != nil || len(all) != 1 {
-			t.Fatalf("%d copies, %v", len(all), err)
-		}
-		o := &outage{pause: firstRetry}
-		b.outages = map[federation.ClusterName]*outage{"east": o}
-		first := time.Now().Add(firstRetry)
-		for range 2 {
-			if !b.isDamaged(t.Context(), all[0]) || !o.next.Equal(first) {
-				t.Errorf("the next write is at %v, want %v", o.next, first)
-			}
-			time.Sleep(time.Minute)
-		}
+		a.missing(t, "east: the address of its API server, or its identity, is too long")
+		w.copied()
 	})
 }
 
@@ -878,24 +872,28 @@ func TestTwoAddresses(t *testing.T) {
 	})
 }
 
-// A write that fails once is repeated at once.
+// If a write fails, the cluster is copied again after a pause.
 func TestRefusedWrite(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
-		w.refuse.Store(maxAttempts - 1)
+		w.before = func(name string) {
+			if strings.HasSuffix(name, "-02") {
+				w.refuse.Store(1) // the third write
+			}
+		}
 		a.set("east", cluster.Stale, random(2*maxPart))
-		wait(lostFor + 6*time.Second)
-		w.copied("east:3")
-		a.missing(t, "")
-		w.refuse.Store(maxAttempts)
-		a.set("north", cluster.Stale, nil)
-		wait(lostFor + 6*time.Second)
-		w.copied("east:3")
+		wait(lostFor + 5*time.Second)
+		w.copied("east:2/3")
 		if all := a.Status().Missing; len(all) != 1 || !strings.Contains(all[0].Reason, "refused") {
 			t.Errorf("missing %+v", all)
 		}
-		wait(time.Minute)
-		w.copied("east:3", "north:1")
+		w.mu.Lock()
+		w.before = nil
+		w.mu.Unlock()
+		wait(firstRetry + 5*time.Second)
+		w.copied("east:2/3", "east:3")
 		a.missing(t, "")
+		wait(2 * time.Minute)
+		w.copied("east:3")
 	})
 }
 

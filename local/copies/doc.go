@@ -16,23 +16,21 @@
 //   - A generation is a complete copy, and consists of 1 to 19 ConfigMaps that never change. An
 //     older generation is deleted only after a newer generation is complete. Incomplete generations
 //     are never read.
-//   - Each replica that has cached the lost cluster reads a new generation once. If the generation
-//     is damaged, the cluster is copied again.
 //   - A copy is deleted when its cluster has been ready for a minute, when its link has been
 //     removed, or when the copy reaches the maximum age.
 //   - The size of a copy is limited to 16 MiB, and the total size of all copies is limited to 64
 //     MiB. While a cluster is being copied again, its older copy does not count toward the total.
 //     If the copy of a cluster would exceed a size limit, the cluster is not copied, and
 //     [Copies.Status] and the metrics report the cluster.
-//   - A replica writes at most 4 ConfigMaps per second. A failed write is retried twice. If a copy
-//     cannot be written or turns out to be damaged, the cluster is copied again after a pause of 10
-//     s to 10 min.
+//   - A replica writes at most 4 ConfigMaps per second. If a copy cannot be written, the cluster is
+//     copied again after a pause of 10 s to 10 min.
 //   - The clocks of replicas may differ by up to a minute. If the clocks differ by more than a
 //     minute, a copy may be deleted late, or written an extra time.
 //   - A copy never contains credentials. Any user with permission to write ConfigMaps in the
 //     namespace of Isthmus can forge a copy. A replica checks the size, structure, checksum and age
 //     of a copy, and decodes the copy exactly like a response from a linked cluster. At most four
-//     copies are in memory at the same time.
+//     copies are in memory at the same time. A replica rejects a generation whose description
+//     exceeds 4 KiB, and considers at most 2048 generations.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package copies
