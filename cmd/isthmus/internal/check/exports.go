@@ -140,7 +140,8 @@ func checkCopies(r *report, s *Input) {
 			if c.LeaseError != "" {
 				text += ": " + c.LeaseError
 			}
-			r.about(SectionReplicas, Copies, m.Cluster)(Warning, text+"; "+lost, grant)
+			r.about(SectionReplicas, Copies, m.Cluster)(Warning, text+"; "+lost,
+				"restart no replica until the cluster is back; if a permission is missing, "+grant)
 		}
 	}
 }
