@@ -176,7 +176,7 @@ func parseTerm(word string) (federation.Term, error) {
 		return federation.Term{}, fmt.Errorf(
 			"%q is neither one of zone, local, region, remote and any, nor the name of a cluster: "+
 				"the name of a cluster has at most %d letters, digits, dashes, dots and underscores, "+
-				"and begins and ends with a letter or digit",
+				"with a letter or digit at either end",
 			text.Truncate(word, text.Short),
 			validation.LabelValueMaxLength,
 		)

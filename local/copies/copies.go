@@ -228,8 +228,8 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, ver
 	case err == nil && c.problem != nil:
 		c.o.Log.Info("copies of lost clusters can be listed again")
 	case err != nil && c.problem == nil && c.o.MaxAge > 0:
-		c.o.Log.Warn("copies of lost clusters cannot be listed, so newly started replicas "+
-			"do not serve a cluster whose API is unreachable", zap.Error(err))
+		c.o.Log.Warn("copies of lost clusters cannot be listed, so new replicas cannot serve lost clusters",
+			zap.Error(err))
 	}
 	c.problem = err
 	c.next = time.Now().Add(listEvery)

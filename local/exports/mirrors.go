@@ -312,8 +312,8 @@ func (m *Mirrors) Notes() (all []string) {
 	for _, l := range m.links {
 		if l.problem != "" {
 			all = append(all, fmt.Sprintf(
-				"Link %s/%s cannot be read, so its last valid version selects the exports of cluster %s; without a "+
-					"valid version, objects for the cluster are neither added nor removed: %s",
+				"Link %s/%s cannot be read, so its last valid version selects the exports of cluster %s; "+
+					"without a valid version, objects for the cluster are neither added nor removed: %s",
 				m.o.Namespace,
 				l.name,
 				l.cluster,

@@ -164,7 +164,7 @@ func copyAnnotation(key string) (copied bool, reason string) {
 // copyExported selects the exportedAnnotations of a ServiceExport (KEP-1645).
 func copyExported(key string) (copied bool, reason string) {
 	if excluded(key) {
-		return false, "it is not copied, because other software may identify its objects by this key"
+		return false, "not copied, because other software may identify its objects by this key"
 	}
 	return true, ""
 }
@@ -172,7 +172,7 @@ func copyExported(key string) (copied bool, reason string) {
 func copyExportedLabel(exclude KeyPatterns) keyRule {
 	return func(key string) (copied bool, reason string) {
 		if exclude.match(key) {
-			return false, "it is not copied, because --export-exclude-labels or the link's annotation excludes this key"
+			return false, "not copied, because --export-exclude-labels or the link's annotation excludes this key"
 		}
 		return copyExported(key)
 	}

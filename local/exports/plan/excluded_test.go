@@ -255,7 +255,7 @@ func TestExcludeLabels(t *testing.T) {
 		"web-east": "team tmp-1", "web-clusterset": "team tmp-1", "web-federated": "example.com/owner team",
 	})
 	for _, v := range s.last.Verdicts {
-		if named := strings.Contains(v.Detail, `"example.com/owner": it is not copied`); named != (v.Kind == Import) {
+		if named := strings.Contains(v.Detail, `"example.com/owner": not copied`); named != (v.Kind == Import) {
 			t.Errorf("%s %s: %q", v.Cluster, v.Kind, v.Detail)
 		}
 	}

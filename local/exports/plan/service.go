@@ -82,7 +82,7 @@ func (s *Service) unexportable() string {
 	case s.Type == "ExternalName":
 		return "it is of type ExternalName"
 	case IsWritten(s.Labels) || s.OwnerKind == "ServiceImport":
-		return "it was created for exports of other clusters"
+		return "the Service was created for exports of other clusters"
 	case s.Deleting:
 		return "it is being deleted"
 	}

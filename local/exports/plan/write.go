@@ -118,7 +118,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	if g.kind == Import {
 		switch o := m.Imports[g.of]; {
 		case m.Imports == nil:
-			return NoImports, "the ServiceImports of the local cluster have not been read"
+			return NoImports, "the ServiceImports of the local cluster have not been listed yet"
 		case m.MCSVersion == "":
 			return NoImports, noImports
 		case o != nil && !m.MarkedImport(o):
@@ -156,7 +156,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 		}
 		return Taken, detail
 	case m.named[g] == nil:
-		return LeftToLinkerd, "a service mirror wrote it and may still be running"
+		return LeftToLinkerd, "a service mirror wrote the Service and may still be running"
 	}
 	// If no member of the group has an export, all known exports of the group exceed the limits.
 	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
