@@ -18,7 +18,8 @@ import (
 )
 
 // The following annotations on a link Secret set the standing and the location of its cluster. An
-// annotation with an invalid value is ignored.
+// invalid value is ignored and reported, except for NetworkAnnotation: if its value is invalid,
+// Isthmus treats the cluster as being on another network.
 const (
 	CordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
 	CordonOverAnnotation = "isthmus.io/cordon-over" // duration of a gradual cordon or uncordon, up to MaxCordonOver

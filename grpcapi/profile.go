@@ -92,9 +92,9 @@ func (st *profileStream) advance(now *profileVariant) bool {
 	return before == nil || before != now && !before.frames[0].Equal(now.frames[0])
 }
 
-// refusal returns the error for a call whose first profile cannot be served, or nil. If an open
-// stream receives a profile for which a new call would be refused, an empty message is sent
-// instead.
+// refusal returns the error for a call whose first profile cannot be served, or nil. An open
+// stream does not end for these reasons: it receives an empty message, or nothing while several
+// objects claim its address.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key
 	switch p.Reason {

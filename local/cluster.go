@@ -310,7 +310,8 @@ func (l *Cluster) Profile(k federation.ProfileKey) *federation.Watch[*federation
 	return l.profiles.watch(k)
 }
 
-// profile treats federated and mirrored Services like any other Service.
+// profile returns the profile for a client's address or DNS name. Federated and mirrored Services
+// are treated like any other Service.
 func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 	if k.Addr.IsValid() {
 		switch at := l.cluster.LookupAddress(k.Addr); {

@@ -21,7 +21,7 @@ import (
 // Local caches ServiceProfiles, the zones of Nodes, and the objects to which addresses are
 // assigned. All methods except Run are safe for concurrent use.
 //
-// Code outside of this file accesses the Local of a cluster through cache.local, which is nil for a
+// Other files of this package access the Local of a cluster through cache.local, which is nil for a
 // linked cluster. Methods that are called through cache.local accept a nil receiver.
 type Local struct {
 	*Cluster

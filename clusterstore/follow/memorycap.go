@@ -13,8 +13,7 @@ var ErrOverBudget = errors.New("over budget")
 
 // MemoryCap limits the estimated memory of one cluster's cache, in bytes. For each resource, the
 // cap counts the cache or the list that is being read, whichever is larger. A separate limit of the
-// same size applies to objects that lists stage in addition to the cache. A nil *MemoryCap has no
-// limit. A MemoryCap is safe for concurrent use.
+// same size applies to objects that lists stage in addition to the cache. A MemoryCap is safe for concurrent use.
 //
 // A MemoryCap rejects changes that would exceed the limit. A MemoryCap does not evict objects or
 // wait for free memory.

@@ -8,7 +8,7 @@ import (
 
 // member describes a cluster that the object of a group lists, or will list, as a member.
 type member struct {
-	cluster string
+	cluster string   // empty for the local cluster
 	link    *Cluster // nil if the cluster is not linked
 	export  *Export  // nil if the export is not known; the member then stays as it is
 	state   State
@@ -20,34 +20,34 @@ type member struct {
 
 // exported returns the first maxExportedPorts ports of the member's export. The export must be
 // known.
-func (p *member) exported() []Port {
-	ports := p.export.Service.Ports
+func (m *member) exported() []Port {
+	ports := m.export.Service.Ports
 	return ports[:min(len(ports), maxExportedPorts)]
 }
 
-func (p *member) ports() *portIndex {
-	if p.index == nil {
-		p.index = indexPorts(p.exported())
+func (m *member) ports() *portIndex {
+	if m.index == nil {
+		m.index = indexPorts(m.exported())
 	}
-	return p.index
+	return m.index
 }
 
 // serviceCopies returns the copied labels and annotations of the member's Service, without its
 // preference. The export must be known.
-func (p *member) serviceCopies() copies {
-	s := p.export.Service
-	return chooseCopies(s.Labels, s.Annotations, copyLabel(p.link.ExcludeLabels), copyAnnotation)
+func (m *member) serviceCopies() copies {
+	s := m.export.Service
+	return chooseCopies(s.Labels, s.Annotations, copyLabel(m.link.ExcludeLabels), copyAnnotation)
 }
 
 // exportedCopies returns the copied exportedLabels and exportedAnnotations of the member's
 // ServiceExport. The export must be known.
-func (p *member) exportedCopies() *copies {
-	if p.copies == nil {
-		e := p.export.Exported
-		c := chooseCopies(e.Labels, e.Annotations, copyExportedLabel(p.link.ExcludeLabels), copyExported)
-		p.copies = &c
+func (m *member) exportedCopies() *copies {
+	if m.copies == nil {
+		e := m.export.Exported
+		c := chooseCopies(e.Labels, e.Annotations, copyExportedLabel(m.link.ExcludeLabels), copyExported)
+		m.copies = &c
 	}
-	return p.copies
+	return m.copies
 }
 
 type memberKey struct {
@@ -79,9 +79,9 @@ func clustersOf(members []*member) (names []string) {
 
 // compareMembers orders the members of a group. The first member determines all values that cannot
 // be merged. For Services, the local cluster comes first, followed by the links, oldest first, as
-// in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in KEP-1645. A member
-// with an unknown export is sorted by the age of its link for a Service, and last for a
-// ServiceImport.
+// in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in KEP-1645, and the UID
+// decides between exports of the same age. A member with an unknown export is sorted by the age of
+// its link for a Service, and last for a ServiceImport.
 func compareMembers(g group, a, b *member) int {
 	if g.kind == Import {
 		return cmp.Or(

@@ -480,7 +480,7 @@ var verdicts = map[string]verdictWords{
 	"unusable-text": {"it is invalid, or contains a string that cannot be sent to proxies",
 		"in the EndpointSlice and the Pod's labels, look for strings that are too long or not UTF-8"},
 	"not-routable": {"other hosts cannot reach it: " +
-		"it is a loopback, link-local or multicast address, 255.255.255.255, or in 0.0.0.0/8",
+		"it is an unspecified, loopback, link-local or multicast address, 255.255.255.255, or in 0.0.0.0/8",
 		"correct the writer of the EndpointSlice"},
 	"pod-not-known": {"Isthmus cannot find the Pod or ExternalWorkload of this address",
 		"check that the Pod or ExternalWorkload exists in its cluster, " +

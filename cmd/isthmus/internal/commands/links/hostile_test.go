@@ -127,7 +127,7 @@ func TestWrongAuthority(t *testing.T) {
 	config.Clusters["east"].CertificateAuthorityData = nil // use the certificate authorities of this machine
 	write(t, kubeconfig, config)
 	code, _, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig)
-	if want := "issued by O=Acme Co, which is not the certificate authority in the kubeconfig"; code != 1 ||
+	if want := "the issuer O=Acme Co is not the certificate authority in the kubeconfig"; code != 1 ||
 		!strings.Contains(errs, want) {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
