@@ -65,8 +65,8 @@
 //     list that follows the silent watch fails within 30 s.
 //   - Every watch ends soon after the requested time, even if the server keeps the watch open.
 //   - A resource sends at most one request per second after a burst of five, whatever the server
-//     responds. Only the request for the next page of a list is exempt, if the previous page had at
-//     least 50 objects.
+//     responds. The limit does not apply to requests for the next page of a list if the previous
+//     page had at least 50 objects.
 //   - If a server causes repeated requests without a failure, the Health describes the server's
 //     behavior, and [Options].Trouble is called once.
 //

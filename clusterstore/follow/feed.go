@@ -32,7 +32,8 @@ func newStage[T any](p prints) *stage[T] {
 	}
 }
 
-// has reports whether the list contains an object with the given key, refused or not.
+// has reports whether the list contains an object with the given key, even if the object is
+// refused.
 func (s *stage[T]) has(key string) bool {
 	_, listed := s.objects[key]
 	_, refused := s.refused[key]
@@ -137,8 +138,8 @@ func (f *feed[O, T]) beginList() {
 	f.stage = newStage[T](f.prints)
 }
 
-// abandonList discards all staged objects. If objects were staged, the rate of objects in later
-// lists is limited.
+// abandonList discards all staged objects. After objects have been staged once, the rate of objects
+// in later lists is limited.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun
@@ -171,8 +172,8 @@ func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (met
 	return list, 0, err
 }
 
-// paceList limits the rate of listed objects. The first list is exempt, but later lists are not,
-// because a server can make Isthmus list objects repeatedly.
+// paceList limits the rate of listed objects. The limit does not apply to the first list. The limit
+// applies to later lists, because a server can make Isthmus list objects repeatedly.
 func (f *feed[O, T]) paceList(ctx context.Context) error {
 	f.stage.begun = true
 	if !f.resource.relists {

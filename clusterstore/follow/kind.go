@@ -31,9 +31,9 @@ type Kind[O decode.Object, T any] struct {
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
 	// Size returns the number of bytes that a value uses in the Store, without its key and its
-	// shared values. The size includes the memory that the Store uses for another object only
-	// because the value refers to that object. The result of Size must depend only on the
-	// arguments. Size is required if Options.Memory is set.
+	// shared values. If the value makes the Store use memory for another object, the size includes
+	// that memory. The result of Size must depend only on the arguments. Size is required if
+	// Options.Memory is set.
 	Size func(value T, key string) int64
 	// Shared, if set, iterates over the parts of a value that objects may share, such as a
 	// [unique.Handle], and over their sizes in bytes. A shared value counts once against the memory

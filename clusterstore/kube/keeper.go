@@ -19,8 +19,8 @@ const (
 	anchorsEvery  = 10 * time.Second // shortest interval between two reads of trust anchors
 	networksEvery = time.Minute      // shortest interval between two reads of Pod networks
 	lookTimeout   = 10 * time.Second // timeout of one look at one cluster
-	// pauseAfter is how long a cluster is skipped after a look has timed out. Without the pause, an
-	// unresponsive cluster would keep other clusters waiting.
+	// pauseAfter is how long a cluster is skipped after reading its facts has timed out. Without
+	// the pause, an unresponsive cluster would keep other clusters waiting.
 	pauseAfter = time.Minute
 )
 
@@ -103,7 +103,7 @@ func (k *Keeper) Look() <-chan struct{} {
 	return k.looked
 }
 
-// due reports which facts a look may read now. The caller holds k.mu.
+// due reports which facts Run may read now because of a call to Look. The caller holds k.mu.
 func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	if now.Before(k.paused) {
 		return false, false
@@ -161,7 +161,8 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 }
 
 // look reads the facts that are due, starting with the trust anchors, because they are small. If a
-// read fails without showing the current state, the cached facts and their age do not change.
+// failed read does not show the current state of the cluster, the cached facts and their age do not
+// change.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()
 	if !k.turns.take(ctx) {

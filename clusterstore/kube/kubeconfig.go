@@ -347,7 +347,7 @@ func (u *unknownFields) note(key *yaml.Node) {
 
 const (
 	// maxDepth limits the nesting of maps and lists. A kubeconfig without extensions has at most 8
-	// levels.
+	// levels of nesting.
 	maxDepth = 20
 	// maxRSA limits the length of the integers in an RSA key, in bits. crypto/tls has the same
 	// limit for a peer's key. The CPU time for a key grows with the cube of its length, and the
@@ -359,9 +359,9 @@ const (
 var errLongKey = errors.New("it contains an RSA key that is longer than 8192 bits: use a shorter key, or ECDSA")
 
 // plainYAML removes the unknown fields from the only document of a YAML file, and returns
-// descriptions of these fields. A document with an anchor is refused, because aliases could turn a
-// few hundred kilobytes into gigabytes. The document is encoded again, because the decoder uses a
-// different parser, which could find an alias that the first parser missed.
+// descriptions of these fields. A YAML document with an anchor is refused, because aliases could
+// turn a few hundred kilobytes into gigabytes. The document is encoded again, because the decoder
+// uses a different parser, which could find an alias that the first parser missed.
 func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document, next yaml.Node

@@ -47,8 +47,8 @@ type RefusedRequest struct {
 // newest response.
 type Clock struct {
 	Ahead float64 `json:"aheadSeconds"` // negative if the server's clock is behind
-	// Within is the precision of Ahead, in seconds. The precision depends on the duration of the
-	// request, and on the Date header, which contains whole seconds.
+	// Within is the precision of the Ahead field, in seconds. The precision depends on the duration
+	// of the request, and on the Date header, which contains whole seconds.
 	Within float64 `json:"withinSeconds"`
 }
 

@@ -71,8 +71,8 @@ type Cluster struct {
 	// instead. While Isthmus is still trying the newest credentials, NewCredentials is empty.
 	NewCredentials string `json:"newCredentials,omitempty"`
 	// The newest credentials replace the older ones once Isthmus has listed the kinds in Awaited,
-	// such as servers.policy.linkerd.io. Awaited contains only kinds of which the cluster has
-	// objects.
+	// such as servers.policy.linkerd.io. Awaited contains only kinds that have objects in the
+	// cluster.
 	Awaited []string `json:"awaited,omitempty"`
 	ClusterStatus
 }
