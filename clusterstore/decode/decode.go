@@ -65,8 +65,8 @@ type Sources struct {
 	// Secrets returns the source for the Secrets in a namespace.
 	Secrets func(namespace string) Source[*corev1.Secret]
 
-	// Nodes returns Nodes with their addresses and Pod CIDRs. API servers send about ten kilobytes
-	// per Node.
+	// Nodes is the source for Nodes, including their addresses and Pod CIDRs. API servers send
+	// about ten kilobytes per Node.
 	Nodes Source[*corev1.Node]
 	// The following sources return only the metadata of objects.
 	ReplicaSets, Jobs, NodeMetadata, Namespaces Source[*metav1.PartialObjectMetadata]

@@ -49,8 +49,7 @@ func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	return nil
 }
 
-// shorten returns a short form of an error, for display. The short form does not quote the
-// response.
+// shorten returns a short form of an error for display, without quotations from the response.
 func shorten(err error) error {
 	var op *net.OpError
 	switch {

@@ -155,7 +155,7 @@ func kindOf(r *http.Request) adminapi.RefusedRequest {
 }
 
 // withoutBase removes the path of the server's URL from the path of a request. The path of the
-// server's URL may contain a secret of a proxy.
+// server's URL may contain a secret for a proxy in front of the server.
 func withoutBase(path string) string {
 	for _, of := range []string{"/apis/", "/api/", "/version"} {
 		if i := strings.LastIndex(path, of); i >= 0 {

@@ -51,8 +51,7 @@ type PortMember struct {
 	Refusals      []string `json:"refusals,omitempty"`      // why addresses are rejected, at most ten
 }
 
-// Preference specifies which endpoints of a service clients receive, in the syntax of the
-// annotations.
+// Preference specifies which endpoints of a service clients receive, in annotation syntax.
 type Preference struct {
 	Prefer      string `json:"prefer"`
 	MinReady    string `json:"minReady"`
@@ -107,9 +106,10 @@ func (f Failure) String() string {
 }
 
 // Impact is the JSON document at /debug/impact?cluster=NAME&standing=STANDING. The page shows which
-// endpoints would remain in the cluster's services with the requested standing. STANDING is
-// Withdrawn, LastResort or InService. NAME is the name of a linked cluster, or local. Isthmus
-// computes the impact with the same code that chooses endpoints for clients.
+// endpoints would remain in the cluster's services with the requested standing. The standing
+// parameter is [Withdrawn], [LastResort] or [InService]. The cluster parameter is the name of a
+// linked cluster, or local. Isthmus computes the impact with the same code that chooses endpoints
+// for clients.
 type Impact struct {
 	Cluster  string          `json:"cluster"`
 	Standing string          `json:"standing"`

@@ -484,8 +484,8 @@ func readBody(from io.Reader, method string) (runtime.Object, error) {
 	return u, json.Unmarshal(body, &u.Object)
 }
 
-// discover responds to API discovery requests. Responses do not contain absent kinds. For any other
-// path, discover returns false.
+// discover responds to API discovery requests. Responses do not contain absent kinds. If the path
+// is not an API discovery path, discover returns false.
 func discover(w http.ResponseWriter, path string, absent []string) bool {
 	there := slices.DeleteFunc(slices.Clone(kinds[:]), func(k kind) bool { return slices.Contains(absent, k.resource) })
 	if path == "/apis" {
