@@ -207,7 +207,7 @@ func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 	case owner.Claimed != "":
 		return "", fmt.Errorf("several objects in the local cluster claim %v: %s: "+
 			"clients that dial the address wait until only one object claims it. "+
-			"If the conflict lasts, isthmus check lists these objects", ip, printable(owner.Claimed))
+			"If the conflict lasts, isthmus check lists the conflicting objects", ip, printable(owner.Claimed))
 	case owner.Name != "":
 		return "", fmt.Errorf("%v belongs to %s in the local cluster, not to a Service: "+
 			"clients that dial the address connect directly to it. "+

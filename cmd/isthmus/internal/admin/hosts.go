@@ -13,9 +13,9 @@ import (
 )
 
 // Hosts decides which host names browsers may use for the admin server, to protect against DNS
-// rebinding. In such an attack, a site makes its own name resolve to the replica's address, so that
-// the site's script can read responses. The server therefore rejects names that another site could
-// own.
+// rebinding. In a DNS rebinding attack, a site makes its own name resolve to the replica's address,
+// so that the site's script can read responses. The server rejects all names that another site
+// could own.
 type Hosts struct {
 	domains []string // names below these domains are allowed; lower case, with a leading dot
 	names   []string // from --admin-hosts; lower case

@@ -259,7 +259,7 @@ func (l *clusterCheck) checkGateways() {
 	switch {
 	case len(usable) == 0:
 		add(Failure, "none of the cluster's Linkerd gateways can be used",
-			"configure the gateway's Service in that cluster as Linkerd's multicluster chart does "+
+			"configure the gateway's Service in the linked cluster as Linkerd's multicluster chart does "+
 				"(with a load balancer address, the port mc-gateway "+
 				"and the annotation mirror.linkerd.io/gateway-identity), "+
 				"or annotate the link Secret with isthmus.io/gateway-addresses and isthmus.io/gateway-identity; "+
@@ -277,7 +277,7 @@ func (l *clusterCheck) checkGateways() {
 	}
 	for _, problem := range l.GatewayProblems {
 		add(Warning, problem,
-			"correct the gateway's Service in that cluster, or the link Secret: "+
+			"correct the gateway's Service in the linked cluster, or the link Secret: "+
 				"run isthmus clusters to see each address")
 	}
 }

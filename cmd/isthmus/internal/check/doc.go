@@ -4,8 +4,8 @@
 //
 //	results := check.Judge(check.Input{Clusters: page, Services: services})
 //
-// Before an installation, no replica serves /debug/clusters. The command "isthmus check" then reads
-// the clusters itself, and sets FromHere in the [Input].
+// If no replica is installed yet, the command "isthmus check" reads the clusters itself, and sets
+// FromHere in the [Input].
 //
 // Callers may rely on the following:
 //

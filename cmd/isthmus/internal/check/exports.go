@@ -55,7 +55,7 @@ func checkExports(r *report, s *Input) {
 	case x.Pending > 0:
 		add(Warning,
 			fmt.Sprintf("%d Services for exports have to be written, but no replica holds the Lease", x.Pending),
-			"this is normal for a few seconds after a replica stops; "+
+			"a Lease without a holder is normal for a few seconds after a replica stops; "+
 				"if the warning persists, see the logs of the replicas")
 	default:
 		add(OK, "there are no exports to write Services for", "")
@@ -88,7 +88,7 @@ func checkExports(r *report, s *Input) {
 	}
 	for _, text := range NameClashes(links) {
 		add(Warning, text,
-			"link one of the clusters under another name, or do not export these Services with the label "+
+			"link one of the clusters under another name, or do not export the affected Services with the label "+
 				"remote-discovery")
 	}
 	for _, state := range slices.Sorted(maps.Keys(x.Unwritten)) {
@@ -110,7 +110,7 @@ func checkWriter(r *report, s *Input) {
 			"grant the permissions for leases in manifests/install/rbac.yaml")
 	case w.Holder == "":
 		add(Warning, "no replica holds the Lease for writing EndpointSlices",
-			"this is normal for a few seconds after a replica stops; "+
+			"a Lease without a holder is normal for a few seconds after a replica stops; "+
 				"if the warning persists, run isthmus clusters to see why")
 	case w.Error != "":
 		add(Warning, "EndpointSlices for ExternalWorkloads cannot be written: "+w.Error,

@@ -167,7 +167,8 @@ func checkConflicts(r *report, s *Input, now time.Time) {
 			fmt.Sprintf("%s have claimed it for %s: %s; "+
 				"GetProfile returns Unavailable until only one object claims the address",
 				x.Claimed, roughly(now.Sub(x.Since)), strings.Join(x.Objects, ", ")),
-			"delete or correct all but one of these objects; to delete Pods on a node that no longer exists: "+
+			"delete or correct all but one of the conflicting objects; "+
+				"to delete Pods on a node that no longer exists: "+
 				"kubectl delete pod -n NAMESPACE NAME --force")
 	}
 	if more := lasting - maxConflicts + s.MoreConflicts; lasting > maxConflicts {

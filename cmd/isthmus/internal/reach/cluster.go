@@ -51,8 +51,8 @@ func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 }
 
 // Config returns the client configuration of the cluster, including credentials. Clients must limit
-// the number of elements in protobuf responses themselves, because [guard.Sized] limits only the
-// size of such responses.
+// the number of elements in protobuf responses themselves, because [guard.Sized] limits only their
+// size.
 func (c *Cluster) Config() *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.WrapTransport = guard.Sized

@@ -30,7 +30,7 @@
 //     kubeconfig runs, and while the API server does not respond to a port-forward request.
 //   - Errors name the object that could not be reached, the reason and the remedy. Errors contain
 //     no control characters, whatever the cluster sends.
-//   - All other goroutines of a Cluster end when the Cluster is closed.
+//   - All background goroutines of a Cluster end when the Cluster is closed.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package reach

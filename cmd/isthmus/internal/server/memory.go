@@ -15,17 +15,17 @@ import (
 
 const (
 	unknownMemory = 4 << 30
-	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. This amount is about
-	// twice the memory that a cluster of 100,000 Pods needs.
+	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. A cluster of 100,000
+	// Pods needs about half of mostClusterMemory.
 	mostClusterMemory = 256 << 20
-	// minClusterMemory is the minimum value of --cluster-memory, in bytes. This amount is enough
-	// for the cache of a cluster with about 3,000 ordinary Pods.
+	// minClusterMemory is the minimum value of --cluster-memory, in bytes. The cache of a cluster
+	// with about 3,000 ordinary Pods fits into minClusterMemory.
 	minClusterMemory = 4 << 20
-	// minViewMemory is the minimum value of --view-memory, in bytes. This amount is enough for
-	// endpoint sets with 3,000 endpoints in total.
+	// minViewMemory is the minimum value of --view-memory, in bytes. Endpoint sets with 3,000
+	// endpoints in total fit into minViewMemory.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the maximum default of --view-memory, in bytes. This amount is enough for
-	// endpoint sets with six million endpoints in total.
+	// mostViewMemory is the maximum default of --view-memory, in bytes. Endpoint sets with six
+	// million endpoints in total fit into mostViewMemory.
 	mostViewMemory = 2 << 30
 	// streamMemory is the estimated memory of an open call, in bytes, from which the default of
 	// --max-streams is computed. The memory of a call consists of the goroutine, gRPC's buffers, 2

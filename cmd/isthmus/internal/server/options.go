@@ -266,8 +266,8 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 	parse(s, &o.drain, "drain", "6s", notNegative,
 		"End the open streams one by one over `DURATION` after --shutdown-delay, "+
 			"so that other replicas do not receive all proxies at once. "+
-			"Isthmus serves proxies that reconnect during this period. "+
-			"At the end of the period, Isthmus closes the listener and ends the remaining streams. "+
+			"Isthmus continues to serve proxies that reconnect. "+
+			"After the duration, Isthmus closes the listener and ends the remaining streams. "+
 			"If the duration is 0, all streams end at once. "+
 			"The process exits at most a second after --shutdown-delay and --drain have passed. "+
 			"The sum of --shutdown-delay and --drain must be at least a second below terminationGracePeriodSeconds "+

@@ -71,12 +71,12 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"A pattern that starts with ! selects keys that are copied anyway, as in example.com/*,tmp-*,!tmp-a. "+
 			"A link Secret's annotation isthmus.io/export-exclude-labels overrides the patterns. "+
 			"Isthmus never copies the labels that well-known software uses to find its own objects. "+
-			"See docs/exports.md for a list of these labels.")
+			"See docs/exports.md for the labels that are never copied.")
 	parse(s, &o.unlinkedAfter, "unlinked-after", "10m",
 		duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"),
 		"After a link Secret is deleted, wait for `DURATION` (10s to 168h) before deleting the objects "+
 			"that were written for the cluster. "+
-			"Isthmus also waits if more than half of a cluster's exports disappear at once.")
+			"Isthmus waits for the same duration if more than half of a cluster's exports disappear at once.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
 		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of one cluster, linked or local. "+
 			"A lower limit does not delete objects for existing exports. "+

@@ -351,7 +351,7 @@ func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	served.Wait()
 }
 
-// checkListen returns an error if the replica cannot listen on an address. The check detects an
+// checkListen returns an error if the replica cannot listen on an address. checkListen detects an
 // invalid address at startup instead of after the clusters have synced. checkListen closes the
 // listener again, because a replica must not listen before it is ready.
 func checkListen(addr string) error {
