@@ -39,8 +39,8 @@ const (
 	maxLists = 32      // of a copy; a copy has a list for each kind
 	maxOther = 128     // of a field other than a list, in bytes; a copy has empty metadata
 	maxHead  = 4 << 10 // of a head, in bytes
-	// maxGenerations limits the memory for the descriptions of generations. Isthmus ignores further
-	// generations.
+	// maxGenerations limits the memory for the descriptions of generations. Isthmus ignores all
+	// generations above the limit.
 	maxGenerations = 2048
 )
 
@@ -67,7 +67,8 @@ func (g *generation) complete() bool { return len(g.names) == g.Parts }
 // mayGrow reports whether a leader may still be writing an incomplete generation.
 func (g *generation) mayGrow() bool { return !g.complete() && time.Since(g.Written).Abs() <= readyFor }
 
-// tooOld also returns true if the time of the loss is as far in the future.
+// tooOld reports whether the cluster was lost at least maxAge ago. tooOld also returns true for a
+// loss that is at least maxAge in the future.
 func (g *generation) tooOld(maxAge time.Duration) bool { return time.Since(g.Lost).Abs() >= maxAge }
 
 // slug returns a string that identifies a cluster in the names and labels of ConfigMaps. If the
@@ -134,9 +135,9 @@ func onlyLists(data []byte) bool {
 type generations map[[sha256.Size]byte]*generation
 
 // add adds a ConfigMap to its generation. A generation with an invalid annotation does not belong
-// to a linked cluster, so the leader deletes it. Because ConfigMaps may be forged, add limits the
-// memory for generations. Because the caller may reuse the object, add does not retain any of the
-// object's strings.
+// to a linked cluster, so the leader deletes it. The number and size of generations are limited,
+// because users may forge ConfigMaps. Because the caller may reuse the object, add does not retain
+// any of the object's strings.
 func (g generations) add(o metav1.Object) {
 	label := o.GetLabels()[clusterLabel]
 	text := o.GetAnnotations()[headAnnotation]
