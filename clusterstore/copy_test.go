@@ -15,12 +15,12 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// copyStore is a fake of what stores copies.
+// copyStore is a fake of the storage that holds copies.
 type copyStore struct {
 	takes time.Duration // how long a read takes
 	copy  *Copy
 	err   error
-	early int // number of first reads that fail, because the copy is being written
+	early int // number of first reads that fail, as while the copy is being written
 	reads int
 }
 
@@ -40,13 +40,13 @@ func (s *copyStore) read(ctx context.Context, name federation.ClusterName) (*Cop
 	return s.copy, s.err
 }
 
-// withCopies runs a test with a Store whose copies are in s.
+// withCopies runs a test with a Store that reads its copies from s.
 func withCopies(t *testing.T, s *copyStore, f func(*env), secrets ...*corev1.Secret) {
 	t.Helper()
 	inBubbleWith(t, Options{ReadCopy: s.read, LostAfter: time.Hour}, f, secrets...)
 }
 
-// servingCopy runs a test with a Store that serves the copy of cluster east.
+// servingCopy runs a test with a Store that serves a copy of cluster east.
 func servingCopy(t *testing.T, f func(e *env, copied *scripted), secrets ...*corev1.Secret) {
 	t.Helper()
 	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
@@ -55,17 +55,15 @@ func servingCopy(t *testing.T, f func(e *env, copied *scripted), secrets ...*cor
 	}, secrets...)
 }
 
-// eastCopy returns a copy of cluster east that is ten minutes old when a test starts.
 func eastCopy() *Copy {
 	return &Copy{CopiedCluster: CopiedCluster{
 		Cluster: "east", Server: "api.example:6443", Lost: bubbleStart.Add(-10 * time.Minute),
 	}}
 }
 
-// bubbleStart is the time at which clocks of synctest start.
 var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// loadCopy lets the newest cluster, the nth, load the copy.
+// loadCopy lets the newest cluster load the copy. n is the number of clusters made so far.
 func (e *env) loadCopy(n int) *scripted {
 	e.t.Helper()
 	c := e.last(n)
@@ -105,7 +103,7 @@ func TestCopyAfterFailure(t *testing.T) {
 		e.status("s east ready")
 		e.steps("east pending", "east ready-copy", "east ready-t1")
 		if !copied.isStopped() || s.reads != 1 {
-			t.Errorf("copy stopped: %v; %d reads", copied.isStopped(), s.reads)
+			t.Errorf("the copy is stopped: %v; it was read %d times", copied.isStopped(), s.reads)
 		}
 		if st := e.store.Status()[0]; !st.CopyOf.IsZero() {
 			t.Errorf("copy of %v", st.CopyOf)
@@ -142,7 +140,8 @@ func TestCopyAfterSilence(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// A cluster that has listed one kind gets more time for the others.
+// TestCopyOfSlowCluster checks that a cluster that has listed one kind gets more time for the other
+// kinds.
 func TestCopyOfSlowCluster(t *testing.T) {
 	s := &copyStore{copy: eastCopy()}
 	withCopies(t, s, func(e *env) {
@@ -160,7 +159,7 @@ func TestCopyOfSlowCluster(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// Copies are read at the start only.
+// TestNoCopyOfLaterLinks checks that only links that exist when the Store starts read copies.
 func TestNoCopyOfLaterLinks(t *testing.T) {
 	s := &copyStore{copy: eastCopy()}
 	withCopies(t, s, func(e *env) {
@@ -176,7 +175,8 @@ func TestNoCopyOfLaterLinks(t *testing.T) {
 	}, secret("n", "north", "t1", 0))
 }
 
-// A copy that can't be read yet is read again, and meanwhile delays readiness.
+// TestCopyReadAgain checks that a failed read of a copy is retried and that readiness waits for the
+// copy.
 func TestCopyReadAgain(t *testing.T) {
 	s := &copyStore{copy: eastCopy(), early: 4}
 	withCopies(t, s, func(e *env) {
@@ -201,7 +201,7 @@ func TestCopyDelaysReadiness(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// A link that reads or loads a copy uses the live cluster as soon as that cluster has synced.
+// TestLiveWhileLoading checks that a link drops its copy as soon as the live cluster has synced.
 func TestLiveWhileLoading(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"reading": time.Minute, "loading": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -217,22 +217,22 @@ func TestLiveWhileLoading(t *testing.T) {
 				e.linked("east=ready")
 				e.logged("cluster ready")
 				if takes == 0 && !e.last(2).isStopped() {
-					t.Error("the cluster of the copy runs on")
+					t.Error("the cluster of the copy was not stopped")
 				}
 			}, secret("s", "east", "t1", 0))
 		})
 	}
 }
 
-// The cache of a cluster is not copied if the link Secret now names another cluster, because no
-// replica could use the copy.
+// TestNoCopyOfFormerCluster checks that the cache of a cluster is not copied if the link Secret now
+// names another cluster. No replica could use that copy.
 func TestNoCopyOfFormerCluster(t *testing.T) {
 	copied := func(e *env, want bool) {
 		e.t.Helper()
 		e.pass(0)
 		caches, _ := e.store.Caches()
 		if len(caches) != 1 || (caches[0].Copy != nil) != want {
-			e.t.Errorf("caches %+v, want one that can be copied: %v", caches, want)
+			e.t.Errorf("caches are %+v; one should be copyable: %v", caches, want)
 		}
 	}
 	inBubble(t, func(e *env) {
@@ -247,7 +247,8 @@ func TestNoCopyOfFormerCluster(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// A copy that takes long to load is used when it is loaded, but no longer delays readiness.
+// TestSlowCopy checks that a copy that loads slowly is used once it is loaded, but does not delay
+// readiness.
 func TestSlowCopy(t *testing.T) {
 	s := &copyStore{copy: eastCopy()}
 	withCopies(t, s, func(e *env) {
@@ -295,7 +296,7 @@ func TestUnusableCopies(t *testing.T) {
 	}
 }
 
-// A copy that can't be loaded is dropped.
+// TestCopyOverCap checks that a copy over the memory cap is dropped.
 func TestCopyOverCap(t *testing.T) {
 	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
 		live := e.last(1)
@@ -305,14 +306,14 @@ func TestCopyOverCap(t *testing.T) {
 		e.linked("east=unreachable")
 		e.settled(true)
 		if !copied.isStopped() {
-			t.Error("the cluster of the copy runs on")
+			t.Error("the cluster of the copy was not stopped")
 		}
 		live.sync()
 		e.served(live)
 	}, secret("s", "east", "t1", 0))
 }
 
-// In a rotation, a copy counts as a cluster that can read nothing.
+// TestRotationDuringCopy checks that a rotation treats a copy like a cluster with no permissions.
 func TestRotationDuringCopy(t *testing.T) {
 	servingCopy(t, func(e *env, copied *scripted) {
 		e.put(secret("s", "east", "t2", 0))
@@ -324,12 +325,13 @@ func TestRotationDuringCopy(t *testing.T) {
 		live.sync()
 		e.served(live)
 		if !copied.isStopped() {
-			t.Error("the cluster of the copy runs on")
+			t.Error("the cluster of the copy was not stopped")
 		}
 	}, secret("s", "east", "t1", 0))
 }
 
-// The address ranges of new credentials take effect with the cluster that uses the credentials.
+// TestRangesOfNewCredentials checks that address ranges that come with new credentials take effect
+// together with those credentials.
 func TestRangesOfNewCredentials(t *testing.T) {
 	servingCopy(t, func(e *env, copied *scripted) {
 		s := secret("s", "east", "t2", 0)
@@ -342,8 +344,8 @@ func TestRangesOfNewCredentials(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// An API server that starts may reject optional kinds. The copy is served until they are listed, but
-// not for long.
+// TestCopyOfMoreKinds checks that a copy is served until optional kinds are listed, but only for a
+// limited time. A starting API server may reject optional kinds.
 func TestCopyOfMoreKinds(t *testing.T) {
 	for name, lists := range map[string]bool{"listed later": true, "never listed": false} {
 		t.Run(name, func(t *testing.T) {
@@ -383,12 +385,13 @@ func TestUnlinkDuringCopy(t *testing.T) {
 		e.served()
 		e.linked("")
 		if !copied.isStopped() {
-			t.Error("the cluster of the copy runs on")
+			t.Error("the cluster of the copy was not stopped")
 		}
 	}, secret("s", "east", "t1", 0))
 }
 
-// A link that reads or loads a copy is removed at once when its Secret is deleted.
+// TestUnlinkWhileLoading checks that a link that reads or loads a copy is removed together with its
+// Secret at once.
 func TestUnlinkWhileLoading(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"reading": time.Minute, "loading": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -402,15 +405,15 @@ func TestUnlinkWhileLoading(t *testing.T) {
 					t.Errorf("the link was removed after %v", waited)
 				}
 				if takes == 0 && !e.last(2).isStopped() {
-					t.Error("the cluster of the copy runs on")
+					t.Error("the cluster of the copy was not stopped")
 				}
 			}, secret("s", "east", "t1", 0))
 		})
 	}
 }
 
-// If a Secret changes while its link reads or loads a copy, the link uses the new settings and then
-// the copy. Until then, the replica is not ready.
+// TestCordonWhileLoading checks that a change of a Secret takes effect while its link reads or loads
+// a copy. The replica is not ready until the link serves the copy.
 func TestCordonWhileLoading(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"reading": 5 * time.Second, "loading": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -436,7 +439,7 @@ func TestCordonWhileLoading(t *testing.T) {
 	}
 }
 
-// At most maxLoads copies are read or loaded at the same time.
+// TestLoadsAtOnce checks that at most maxLoads copies are read or loaded at the same time.
 func TestLoadsAtOnce(t *testing.T) {
 	const links = maxLoads + 2
 	var secrets []*corev1.Secret
@@ -462,7 +465,8 @@ func TestLoadsAtOnce(t *testing.T) {
 	}, secrets...)
 }
 
-// A cordon and the times of a lost cluster apply to a copy from the time of the loss.
+// TestStandingOfCopy checks that cordons and the settings for lost clusters apply to a copy. The
+// loss counts from the time at which the original cluster was lost.
 func TestStandingOfCopy(t *testing.T) {
 	lost := secret("s", "east", "t1", 0)
 	lost.Annotations[whenLostAnnotation] = "withdraw"
@@ -488,7 +492,8 @@ func TestStandingOfCopy(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// The cached objects of the status are those of the copy, and the errors those of the live cluster.
+// TestHealthOfCopy checks that the status counts the cached objects of the copy and shows the
+// errors of the live cluster.
 func TestHealthOfCopy(t *testing.T) {
 	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
 		live := e.last(1)
@@ -517,7 +522,8 @@ func unsynced(resource string) []adminapi.Resource {
 	return []adminapi.Resource{{Resource: resource, Needed: true, Err: "refused", Failure: adminapi.Failing}}
 }
 
-// The gateways of a copy are used, and those of the live cluster replace them in one step.
+// TestGatewaysOfCopy checks that the gateways of a copy are used until the live cluster's gateways
+// replace them in one step.
 func TestGatewaysOfCopy(t *testing.T) {
 	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
 		live := e.last(1)
@@ -534,7 +540,8 @@ func TestGatewaysOfCopy(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "network", "far"))
 }
 
-// A copy without gateways does not make Pods on another network reachable.
+// TestCopyWithoutGateways checks that Pods on another network stay unreachable if the copy has no
+// gateways.
 func TestCopyWithoutGateways(t *testing.T) {
 	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
 		e.last(1).fail("connection refused")

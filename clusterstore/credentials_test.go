@@ -33,7 +33,7 @@ import (
 	"isthmus/internal/spec"
 )
 
-// describe lists accesses as SECRET CLUSTER TOKEN and what is wrong.
+// describe renders each access as "SECRET CLUSTER TOKEN" and its problem.
 func describe(list []Access) (lines []string) {
 	for _, a := range list {
 		line := fmt.Sprintf("%s %s", a.Secret, a.Cluster.Cluster)
@@ -58,7 +58,7 @@ func describe(list []Access) (lines []string) {
 	return lines
 }
 
-// statuses are a Store's, as accesses.
+// statuses returns the status of each Secret of a Store as an Access.
 func statuses(s *Store) (list []Access) {
 	for _, c := range s.Status() {
 		list = append(list, Access{Cluster: c})
@@ -66,8 +66,9 @@ func statuses(s *Store) (list []Access) {
 	return list
 }
 
-// TestAccesses: what a Store shows of its Secrets, and what they show by themselves, are the same, except for a Secret
-// that has become invalid, and for credentials, which a Store does not show.
+// TestAccesses checks that Accesses reports the same for link Secrets as the status of a Store. Two
+// differences are allowed: Secrets that have become invalid, and credentials, which the status
+// omits.
 func TestAccesses(t *testing.T) {
 	odd := secret("odd", "north", "x", 3)
 	delete(odd.Annotations, TrustDomainAnnotation)
@@ -101,8 +102,8 @@ func TestAccesses(t *testing.T) {
 	}, secrets...)
 }
 
-// TestPickReference creates, edits and deletes link Secrets of a cluster at random, and compares the
-// Secret that is picked with package spec.
+// TestPickReference creates, edits and deletes link Secrets of a cluster at random. It compares the
+// picked Secret with package spec.
 func TestPickReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var list []*credentials // oldest first
@@ -153,7 +154,8 @@ func TestPickReference(t *testing.T) {
 	})
 }
 
-// TestExpiry: when credentials expire is shown of what is in use, and of what would be.
+// TestExpiry checks that the status shows when the credentials in use expire, and when the waiting
+// ones do.
 func TestExpiry(t *testing.T) {
 	s := secret("a", "east", "e30.eyJleHAiOjE3MDAwMDAwMDB9.sig", 0)
 	inBubble(t, func(e *env) {
@@ -174,7 +176,8 @@ func TestExpiry(t *testing.T) {
 	}, s)
 }
 
-// TestExplain: the error names refused credentials and their kind; other errors stay as they are.
+// TestExplain checks that the error of refused credentials names their kind, and that other errors
+// stay unchanged.
 func TestExplain(t *testing.T) {
 	token, certificate := &rest.Config{
 		BearerToken: "t",
@@ -213,12 +216,12 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	if err := (&credentials{rest: token}).explain(nil); err != nil {
-		t.Errorf("of nothing: %v", err)
+		t.Errorf("no error is explained as %v", err)
 	}
 }
 
-// TestRefusedCertificate: where a server ends the handshake because of the client's certificate, that is the reason,
-// and not that the server could not be reached.
+// TestRefusedCertificate checks that a rejected client certificate is reported as the reason if it
+// ends the TLS handshake. The server must not be reported as unreachable.
 func TestRefusedCertificate(t *testing.T) {
 	certificate, key := clientCertificate(t, time.Now().Add(-time.Hour))
 	trusted := x509.NewCertPool()
@@ -255,8 +258,8 @@ func TestRefusedCertificate(t *testing.T) {
 	for {
 		changed := c.HealthChanged()
 		h := c.Health()
-		// The server may close the connection while the client still writes: then there is no alert to be read this
-		// time.
+		// If the server closes the connection while the client still writes, the client cannot read
+		// the TLS alert.
 		if err := creds.explain(h.Err); err != nil &&
 			strings.HasPrefix(err.Error(), "the API server refuses the client certificate: ") &&
 			strings.HasSuffix(err.Error(), ": remote error: tls: expired certificate; recreate the link Secret") &&
@@ -271,7 +274,7 @@ func TestRefusedCertificate(t *testing.T) {
 	}
 }
 
-// clientCertificate returns a client's certificate that signs itself, and its key, as PEM.
+// clientCertificate returns a self-signed client certificate and its key in PEM.
 func clientCertificate(t *testing.T, expires time.Time) (certificate, key []byte) {
 	t.Helper()
 	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

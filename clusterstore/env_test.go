@@ -37,25 +37,24 @@ import (
 
 var web = federation.ServiceID{Namespace: "shop", Name: "web"}
 
-// scripted is a cluster that the test controls. It offers one endpoint, with an address
-// that no other one has.
+// scripted is a cluster that the test controls. It offers one endpoint with an address of its own.
 type scripted struct {
-	Cluster               // nil: of what is not asked for
+	Cluster               // nil, so that any other method panics
 	rest                  *rest.Config
 	cfg                   cluster.Config
 	endpoint              *federation.Endpoint
-	listed                chan struct{} // the test closes it before it calls sync, if it wants to
+	listed                chan struct{} // the test may close it before it calls sync
 	synced                chan struct{}
 	listedAt, askedListed int // like syncAt and asked, for Listed
-	syncAt                int // if not 0: it syncs when its link asks for the so manieth time
+	syncAt                int // if not 0, the cluster syncs when its link asks for the syncAt-th time
 	asked                 int
-	failAt                int // if not 0: it fails when Health is called for the so manieth time
+	failAt                int // if not 0, the cluster fails when Health is called for the failAt-th time
 	askedHealth           atomic.Int64
 	health                federation.Latest[cluster.Health]
 	region                atomic.Pointer[string]
 	gateways              atomic.Pointer[[]*cluster.Gateway]
 	began                 time.Time     // when Run was called
-	running               chan struct{} // closed by Run, unless its context has ended
+	running               chan struct{} // closed by Run, unless its context has been cancelled
 	stopped               chan struct{} // closed when Run returns
 }
 
@@ -130,11 +129,10 @@ func (c *scripted) Gateways() (list []*cluster.Gateway, more int) {
 	return nil, 0
 }
 
-// setGateways sets the cluster's gateways.
 func (c *scripted) setGateways(list ...*cluster.Gateway) {
 	c.gateways.Store(&list)
 	c.cfg.LinkChanged()
-	time.Sleep(pace.SignalPause) // changes of a second are passed on together
+	time.Sleep(pace.SignalPause) // changes within a second are passed on together
 	synctest.Wait()
 }
 
@@ -161,30 +159,30 @@ type env struct {
 	client *fake.Clientset
 	table  *federation.Table
 	store  *Store
-	watch  *federation.Watch[*federation.Set] // of web, federated over east and north
+	watch  *federation.Watch[*federation.Set] // of the Service web, federated over east and north
 	logs   *observer.ObservedLogs
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	forbidden atomic.Bool // listing Secrets is
-	listedAt  int         // of clusters that will be made
-	syncAt    int         // of clusters that will be made
-	failAt    int         // of clusters that will be made, except those of copies
+	forbidden atomic.Bool // whether listing Secrets is forbidden
+	listedAt  int         // listedAt of new clusters
+	syncAt    int         // syncAt of new clusters
+	failAt    int         // failAt of new clusters, except those of copies
 
 	mu      sync.Mutex
 	made    []*scripted
-	links   []string        // every Link that differs from the one before it
-	link    federation.Link // the newest Link
+	links   []string // every Link that differs from its predecessor
+	link    federation.Link
 	changes []cluster.Change
 }
 
-// inBubble runs a test with a Store that is started with these Secrets. With a nil one,
-// the API forbids it to list Secrets.
+// inBubble runs a test with a Store that starts with the given Secrets. If a Secret is nil, the API
+// forbids listing Secrets.
 func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 	inBubbleWith(t, Options{}, f, secrets...)
 }
 
-// inBubbleWith is like inBubble, for a Store with these options.
+// inBubbleWith is like inBubble, but the Store has the given options.
 func inBubbleWith(t *testing.T, o Options, f func(*env), secrets ...*corev1.Secret) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
@@ -273,7 +271,7 @@ func (e *env) create(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 	return c, nil
 }
 
-// last returns the newest cluster that was made, the nth.
+// last returns the newest cluster. n is the number of clusters made so far.
 func (e *env) last(n int) *scripted {
 	e.t.Helper()
 	e.mu.Lock()
@@ -284,7 +282,7 @@ func (e *env) last(n int) *scripted {
 	return e.made[n-1]
 }
 
-// sync lets the newest cluster, the nth, sync.
+// sync lets the newest cluster sync. n is the number of clusters made so far.
 func (e *env) sync(n int) *scripted {
 	e.t.Helper()
 	c := e.last(n)
@@ -292,7 +290,7 @@ func (e *env) sync(n int) *scripted {
 	return c
 }
 
-// named returns the first cluster that was made with that name.
+// named returns the first cluster that was made with the given name.
 func (e *env) named(name federation.ClusterName) *scripted {
 	e.t.Helper()
 	i := slices.IndexFunc(e.made, func(c *scripted) bool { return c.cfg.Name == name })
@@ -302,7 +300,7 @@ func (e *env) named(name federation.ClusterName) *scripted {
 	return e.made[i]
 }
 
-// secret makes a link Secret. age is in seconds.
+// secret returns a link Secret that is age seconds old.
 func secret(name, cluster, token string, age int) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -343,7 +341,6 @@ func (e *env) put(s *corev1.Secret) {
 	synctest.Wait()
 }
 
-// pass lets time pass.
 func (e *env) pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 func (e *env) remove(name string) {
@@ -354,7 +351,7 @@ func (e *env) remove(name string) {
 	synctest.Wait()
 }
 
-// served checks which clusters' endpoints the table publishes.
+// served checks which clusters have endpoints in the set that the table publishes.
 func (e *env) served(want ...*scripted) {
 	e.t.Helper()
 	set, _ := e.watch.Get()
@@ -376,7 +373,7 @@ func (e *env) served(want ...*scripted) {
 	}
 }
 
-// linked checks the links' states in the table.
+// linked checks the states of all links in the table.
 func (e *env) linked(want string) {
 	e.t.Helper()
 	var got []string
@@ -389,7 +386,7 @@ func (e *env) linked(want string) {
 	}
 }
 
-// status checks the status, one line for each Secret, sorted by name.
+// status checks the status, which has one line for each Secret, sorted by name.
 func (e *env) status(want ...string) {
 	e.t.Helper()
 	var got []string
@@ -409,13 +406,12 @@ func (e *env) status(want ...string) {
 	}
 }
 
-// matches compares texts. "…" in want matches anything.
+// matches compares two texts. "…" in want matches any text.
 func matches(got, want string) bool {
 	head, tail, cut := strings.Cut(want, "…")
 	return got == want || cut && strings.HasPrefix(got, head) && strings.HasSuffix(got[len(head):], tail)
 }
 
-// settled checks whether the Store is settled.
 func (e *env) settled(want bool) {
 	e.t.Helper()
 	if closed(e.store.Settled()) != want {
@@ -423,7 +419,7 @@ func (e *env) settled(want bool) {
 	}
 }
 
-// logged checks the messages since the last call.
+// logged checks the messages that were logged since its last call.
 func (e *env) logged(want ...string) {
 	e.t.Helper()
 	var got []string

@@ -21,15 +21,15 @@ import (
 	"isthmus/federation"
 )
 
-// exportWorld is a Store that keeps exports, in a bubble.
+// exportWorld is a Store in a bubble that caches exports.
 type exportWorld struct {
 	*env
 	own      *fake.Clientset
-	selector map[string]string // by cluster: the label that exports have; empty: export
+	selector map[string]string // the label of exports by cluster name; the default is export
 }
 
-// inExports runs a test with a Store of these clusters, by name, whose exports have the label export, and with an own
-// cluster that has these objects.
+// inExports runs a test with a Store that reads the given clusters, by name, and a local cluster
+// with the given objects. Services with the label export are exported.
 func inExports(t *testing.T, apis map[string]*fake.Clientset, f func(*exportWorld), own ...runtime.Object) {
 	inBubble(t, func(e *env) {
 		x := &exportWorld{env: e, own: fake.NewClientset(own...), selector: make(map[string]string)}
@@ -59,7 +59,7 @@ func inExports(t *testing.T, apis map[string]*fake.Clientset, f func(*exportWorl
 
 func anything(any) bool { return true }
 
-// hook returns the name of each Service that has the label of the cluster's exports.
+// hook returns a hook that returns the name of each exported Service of a cluster.
 func (x *exportWorld) hook(name string) func(*corev1.Service) any {
 	return func(o *corev1.Service) any {
 		x.mu.Lock()
@@ -102,7 +102,7 @@ func (x *exportWorld) newOwn(o *ExportOptions) *LocalLink {
 	return made
 }
 
-// expect checks the clusters, each with the names that it exports, and that a change was reported since the last call.
+// expect checks the names that each cluster exports.
 func (x *exportWorld) expect(want ...string) {
 	x.t.Helper()
 	synctest.Wait()
@@ -133,7 +133,7 @@ func (x *exportWorld) expect(want ...string) {
 	}
 }
 
-// reported checks that what follows a change is reported.
+// reported checks that change is followed by a report.
 func (x *exportWorld) reported(change func()) {
 	x.t.Helper()
 	changed := x.store.ExportsChanged()
@@ -154,7 +154,8 @@ func exported(name string, labels ...string) *corev1.Service {
 	return s
 }
 
-// TestStoreExports: an own and a linked cluster, from before it is read until it is linked no longer.
+// TestStoreExports checks the exports of a local and a linked cluster, from before the first list
+// until the link is removed.
 func TestStoreExports(t *testing.T) {
 	east := fake.NewClientset(exported("api", "other"), exported("web"))
 	inExports(t, map[string]*fake.Clientset{"t1": east, "t2": east}, func(x *exportWorld) {
@@ -202,12 +203,12 @@ func TestStoreExports(t *testing.T) {
 		changed := x.store.ExportsChanged()
 		x.pass(time.Minute)
 		if closed(changed) {
-			t.Error("a change is reported, and there is none")
+			t.Error("a change was reported although nothing changed")
 		}
 	}, exported("web"), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "plain"}})
 }
 
-// change changes or, with nil, deletes a Service.
+// change updates a Service. If to is nil, it deletes the Service.
 func (x *exportWorld) change(api *fake.Clientset, name string, to *corev1.Service) {
 	x.t.Helper()
 	var err error

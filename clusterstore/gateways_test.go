@@ -21,7 +21,6 @@ import (
 
 const gatewayIdentity = "gw.multi.example"
 
-// gatewayService is a gateway Service of a cluster.
 func gatewayService(ips ...string) *cluster.Gateway {
 	g := &cluster.Gateway{
 		Service:  federation.ServiceID{Namespace: "multi", Name: "gw"},
@@ -34,30 +33,30 @@ func gatewayService(ips ...string) *cluster.Gateway {
 	return g
 }
 
-// named is a gateway whose load balancer has names only.
+// named returns a gateway whose load balancer has only host names.
 func named(names ...string) *cluster.Gateway {
 	g := gatewayService()
 	g.Names = names
 	return g
 }
 
-// probed is a gateway that is probed once a second.
+// probed lets a gateway be probed once a second.
 func probed(g *cluster.Gateway) *cluster.Gateway {
 	g.Probe = cluster.Probe{Port: 4191, Path: "/ready", Period: time.Second}
 	return g
 }
 
-// outside is what names are resolved to, and which addresses answer probes.
+// outside fakes name resolution and the answers to probes.
 type outside struct {
 	mu    sync.Mutex
 	names map[string][]netip.Addr
 	dead  map[string]bool
 
-	probed []string // each once
+	probed []string // without duplicates
 }
 
-// linkBehind links cluster east as Secret s, with these annotations and gateways, where names are
-// resolved and probes answered as what it returns has it. The cluster has not synced yet.
+// linkBehind links cluster east with a Secret named s that has the given annotations, and with the
+// given gateway. The cluster has not synced yet. The result controls name resolution and probes.
 func (e *env) linkBehind(g *cluster.Gateway, annotations ...string) *outside {
 	f := new(outside)
 	e.store.lookUp = func(_ context.Context, name string) ([]netip.Addr, error) {
@@ -84,14 +83,13 @@ func (e *env) linkBehind(g *cluster.Gateway, annotations ...string) *outside {
 	return f
 }
 
-// probedAddresses returns the addresses that have been probed.
 func (f *outside) probedAddresses() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.probed)
 }
 
-// kill makes these addresses, and no others, dead.
+// kill makes exactly these addresses fail probes.
 func (f *outside) kill(ips ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +99,6 @@ func (f *outside) kill(ips ...string) {
 	}
 }
 
-// resolve sets what a name is resolved to.
 func (f *outside) resolve(name string, ips ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,15 +108,15 @@ func (f *outside) resolve(name string, ips ...string) {
 	}
 }
 
-// through is what clients get of a gateway.
+// through returns what clients see of a gateway at addr.
 func through(addr string) string {
 	return addr + " " + gatewayIdentity + " web.shop.svc.cluster.test:80"
 }
 
-// reached checks what clients of web get.
+// reached checks the endpoints of web that clients get.
 func (e *env) reached(want ...string) {
 	e.t.Helper()
-	e.pass(pace.SignalPause) // changes of a second are passed on together
+	e.pass(pace.SignalPause) // changes within a second are passed on together
 	set, _ := e.watch.Get()
 	var got []string
 	for _, x := range set.Endpoints {
@@ -134,7 +131,7 @@ func (e *env) reached(want ...string) {
 	}
 }
 
-// neverEmpty fails if clients of web have nothing, until the test ends.
+// neverEmpty fails the test if clients of web ever get an empty set before stop is called.
 func (e *env) neverEmpty() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -142,7 +139,7 @@ func (e *env) neverEmpty() (stop func()) {
 		for {
 			set, newer := e.watch.Get()
 			if len(set.Endpoints) == 0 {
-				e.t.Error("clients have nothing")
+				e.t.Error("clients have no endpoints")
 			}
 			select {
 			case <-newer:
@@ -154,8 +151,8 @@ func (e *env) neverEmpty() (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// TestGateways: a cluster on another network offers its gateways. What is edited follows in
-// one step.
+// TestGateways checks that a cluster on another network offers its gateways, and that an edit takes
+// effect in one step.
 //
 // Behaviours: NW-07.
 func TestGateways(t *testing.T) {
@@ -198,8 +195,8 @@ func TestGateways(t *testing.T) {
 	}, s())
 }
 
-// TestGatewaysMissing: a cluster on another network without gateway has nothing, and the
-// status has the reason.
+// TestGatewaysMissing checks that a cluster on another network without a gateway offers no
+// endpoints, and that the status gives the reason.
 func TestGatewaysMissing(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
@@ -227,8 +224,9 @@ func TestGatewaysMissing(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "network", "far"))
 }
 
-// TestGatewaysFirst: a cluster is served once its gateways are known, which are not asked for
-// before the cluster is: clients do not get an answer without it.
+// TestGatewaysFirst checks that a cluster is served only once its gateways are known, so that
+// clients never get a set without them. The gateways are only requested once the cluster has
+// synced.
 func TestGatewaysFirst(t *testing.T) {
 	inBubble(t, func(e *env) {
 		f := e.linkBehind(named("lb.example"), "network", "far")
@@ -242,7 +240,7 @@ func TestGatewaysFirst(t *testing.T) {
 		e.status("s east pending")
 		e.sync(1)
 		if set, _ := e.watch.Get(); set.Complete {
-			t.Error("clients have the whole set without the gateways")
+			t.Error("clients have a complete set without the gateways")
 		}
 		e.pass(3 * time.Second)
 		e.reached(through("192.0.2.1:4143"))
@@ -250,8 +248,8 @@ func TestGatewaysFirst(t *testing.T) {
 	})
 }
 
-// TestGatewayNameWithoutAnswer: a name of a gateway that gets no answer keeps the gateway from being ready for a
-// second. Its link stays pending for as long as the name may take.
+// TestGatewayNameWithoutAnswer checks that a gateway name that is never resolved delays readiness
+// by namesTimeout. The link stays pending until the resolution times out.
 func TestGatewayNameWithoutAnswer(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.linkBehind(named("slow.example"), "network", "far")
@@ -272,7 +270,8 @@ func TestGatewayNameWithoutAnswer(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "network", "far"))
 }
 
-// TestGatewaysNotRoutable: what a link Secret names could be another host's, too.
+// TestGatewaysNotRoutable checks that a link Secret cannot name an address that might belong to
+// another host.
 func TestGatewaysNotRoutable(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
@@ -293,14 +292,15 @@ func TestGatewaysNotRoutable(t *testing.T) {
 		))
 }
 
-// atNodes adds node ports for mc-gateway and mc-probe.
+// atNodes adds node ports for mc-gateway and mc-probe to a gateway.
 func atNodes(g *cluster.Gateway, port, probe uint16) *cluster.Gateway {
 	g.NodePort, g.NodeProbe = port, g.Probe
 	g.NodeProbe.Port = probe
 	return g
 }
 
-// TestProbeFor tests that the port of an address in a link Secret decides where the address is probed.
+// TestProbeFor checks that the port of an address in a link Secret decides where the address is
+// probed.
 func TestProbeFor(t *testing.T) {
 	unprobed := gatewayService()
 	elsewhere := probed(gatewayService())
@@ -311,7 +311,7 @@ func TestProbeFor(t *testing.T) {
 		name  string
 		found []*cluster.Gateway
 		port  uint16
-		want  string // empty: the address is not probed
+		want  string // if empty, the address is not probed
 	}{
 		{"no Service", nil, 4143, ""},
 		{"the port of mc-gateway", []*cluster.Gateway{probed(gatewayService())}, 4143, "4191/ready"},
@@ -357,8 +357,8 @@ func TestProbeFor(t *testing.T) {
 	}
 }
 
-// TestNamedGatewaysProbed tests that a dead node in a link Secret is not used until it answers probes again. Nodes are
-// probed only if the Secret has the node port of mc-gateway.
+// TestNamedGatewaysProbed checks that a dead node in a link Secret is not used until it answers
+// probes again. Nodes are probed only if the Secret has the node port of mc-gateway.
 func TestNamedGatewaysProbed(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.store.ipv6 = true
@@ -377,14 +377,14 @@ func TestNamedGatewaysProbed(t *testing.T) {
 		f.kill("198.51.100.1", "2001:db8::1")
 		e.pass(10 * time.Second)
 		e.reached(through("198.51.100.2:30143"), through("198.51.100.3:30143"), through("198.51.100.4:443"))
-		e.last(1).setGateways(probed(gatewayService())) // without node ports nothing is known of the nodes
+		e.last(1).setGateways(probed(gatewayService())) // without node ports, nodes cannot be probed
 		e.reached(through("198.51.100.1:30143"), through("198.51.100.2:30143"), through("198.51.100.3:30143"),
 			through("198.51.100.4:443"))
 	})
 }
 
-// TestGatewaysOfNamelessNetwork: a gateway with a network of its own reaches clusters of the network without a name
-// through gateways, and shows so.
+// TestGatewaysOfNamelessNetwork checks that a replica on a named network reaches clusters of the
+// nameless network through gateways, and that the status says so.
 func TestGatewaysOfNamelessNetwork(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.store.network = "here"
@@ -398,7 +398,8 @@ func TestGatewaysOfNamelessNetwork(t *testing.T) {
 	})
 }
 
-// TestGatewaysNeedDomain: without a domain of the cluster nothing can be addressed through gateways.
+// TestGatewaysNeedDomain checks that a cluster without a valid domain cannot be reached through
+// gateways.
 func TestGatewaysNeedDomain(t *testing.T) {
 	for _, domain := range []string{"", "a b", "x\n"} {
 		s := with(secret("s", "east", "t1", 0), "network", "far")
@@ -416,18 +417,18 @@ func TestGatewaysNeedDomain(t *testing.T) {
 	}
 }
 
-// localCache is the cache of a local cluster.
+// localCache fakes the cache of the local cluster.
 type localCache struct {
 	synced chan struct{}
-	names  map[string]string // what an address is assigned to
+	names  map[string]string // the object that each address is assigned to
 }
 
 func (l *localCache) Synced() <-chan struct{} { return l.synced }
 
 func (l *localCache) AssignedTo(ip netip.Addr) string { return l.names[ip.String()] }
 
-// TestLocalGateways tests that gateways at addresses of the local cluster or host are not probed, that nothing is
-// probed before the local cluster is known, and what the status says of each.
+// TestLocalGateways checks that gateways at addresses of the local cluster or host are not probed.
+// Probes wait until the local cluster is known. The status has a reason for each gateway.
 func TestLocalGateways(t *testing.T) {
 	inBubble(t, func(e *env) {
 		local := &localCache{synced: make(chan struct{}), names: map[string]string{
@@ -458,7 +459,7 @@ func TestLocalGateways(t *testing.T) {
 		close(local.synced)
 		e.pass(time.Minute)
 		if got := f.probedAddresses(); !slices.Equal(got, []string{other}) {
-			t.Errorf("probed are %q", got)
+			t.Errorf("probed: %q", got)
 		}
 		st := e.store.Status()[0]
 		for ip, why := range reasons {
@@ -477,7 +478,7 @@ func TestLocalGateways(t *testing.T) {
 	})
 }
 
-// TestGatewaysReported: what becomes of gateways is logged and reported once.
+// TestGatewaysReported checks that a change of a gateway's state is logged and reported once.
 func TestGatewaysReported(t *testing.T) {
 	inBubble(t, func(e *env) {
 		f := e.linkBehind(probed(gatewayService("192.0.2.1", "192.0.2.2")), "network", "far")
@@ -502,10 +503,10 @@ func TestGatewaysReported(t *testing.T) {
 		e.pass(time.Minute)
 		e.reported()
 		if n := e.logs.FilterMessage("Linkerd gateway does not answer probes").Len(); n != 2 {
-			t.Errorf("%d lines for gateways that have died", n)
+			t.Errorf("%d lines report dead gateways", n)
 		}
 		if n := e.logs.FilterMessage("Linkerd gateway answers probes again").Len(); n != 1 {
-			t.Errorf("%d lines for gateways that are back", n)
+			t.Errorf("%d lines report recovered gateways", n)
 		}
 	})
 }

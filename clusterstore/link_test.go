@@ -101,7 +101,7 @@ func TestDeadAtStart(t *testing.T) {
 		e.settled(true)
 		e.linked("east=unreachable north=ready")
 		e.status("a east unreachable: connection refused", "b north ready")
-		dead.recover() // it answers, but has not synced yet
+		dead.recover() // the API server answers, but the cluster has not synced yet
 		e.linked("east=unreachable north=ready")
 		dead.sync()
 		e.linked("east=ready north=ready")
@@ -110,8 +110,8 @@ func TestDeadAtStart(t *testing.T) {
 	}, secret("a", "east", "t1", 0), secret("b", "north", "t1", 0))
 }
 
-// A cluster that accepts connections and never answers is pending for exactly the
-// grace, and delays no other cluster.
+// TestBlackHoled checks that a cluster whose API server accepts connections and never answers is
+// pending for exactly the grace period. It delays no other cluster.
 func TestBlackHoled(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.pass(syncGrace - time.Nanosecond)
@@ -135,7 +135,8 @@ func TestBlackHoled(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// Edits of a pending link don't prolong the time that it holds readiness.
+// TestEditsDoNotProlongTheGrace checks that edits of a pending link do not extend the time that it
+// delays readiness.
 func TestEditsDoNotProlongTheGrace(t *testing.T) {
 	inBubble(t, func(e *env) {
 		for _, token := range []string{"t2", "t3", "t4"} {
@@ -171,7 +172,8 @@ func TestClusterThatCantBeMade(t *testing.T) {
 	}, s)
 }
 
-// Some kubeconfigs are only found to be unusable when a client is made.
+// TestClientThatCantBeMade checks that a kubeconfig of which no client can be made is reported as
+// unusable.
 func TestClientThatCantBeMade(t *testing.T) {
 	from := &rest.Config{Host: "https://east", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no certificate")}}
 	_, err := (&Store{}).newCluster(from, cluster.Config{Name: "east"})
@@ -196,23 +198,24 @@ func TestShutdownWithdrawsNothing(t *testing.T) {
 	}, secret("a", "east", "t1", 0), secret("b", "north", "t1", 0))
 }
 
-// A link that gets a Secret just before it is removed stays.
+// TestRemovedOnlyWithoutSecrets checks that a link stays if it gets a Secret just before it would
+// be removed.
 func TestRemovedOnlyWithoutSecrets(t *testing.T) {
 	s := &Store{links: make(map[federation.ClusterName]*link), settled: make(chan struct{})}
 	l := &link{store: s, name: "east"}
 	s.links["east"] = l
 	l.mailbox.Set([]*credentials{{}})
 	if s.removeIfUnused(l) || s.links["east"] == nil {
-		t.Error("removed though it has a Secret")
+		t.Error("the link was removed although it has a Secret")
 	}
 	l.mailbox.Set(nil)
 	if !s.removeIfUnused(l) || s.links["east"] != nil {
-		t.Error("not removed")
+		t.Error("the link was not removed")
 	}
 }
 
-// TestSyncedAtAnyMoment: a cluster that syncs while its link looks at other things is
-// promoted, also one that is reached through gateways, which it has from the beginning.
+// TestSyncedAtAnyMoment checks that a cluster is promoted even if it syncs while its link is busy.
+// This includes clusters that are reached through gateways.
 func TestSyncedAtAnyMoment(t *testing.T) {
 	for at := 1; at <= 8; at++ {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
@@ -232,14 +235,15 @@ func TestSyncedAtAnyMoment(t *testing.T) {
 				e.put(with(secret("s", "east", "t1", 0), "network", "far"))
 				if closed(e.last(1).synced) {
 					e.linked("east=ready")
-					e.reached() // its Pods can't be
+					e.reached() // its Pods cannot be reached
 				}
 			})
 		})
 	}
 }
 
-// TestListedAtAnyMoment: a successor that is listed while its link looks at other things may finish its first sync.
+// TestListedAtAnyMoment checks that a successor may finish its first sync even if it is listed
+// while its link is busy.
 func TestListedAtAnyMoment(t *testing.T) {
 	for at := 1; at <= 4; at++ {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
@@ -248,7 +252,7 @@ func TestListedAtAnyMoment(t *testing.T) {
 				e.listedAt = at
 				e.put(secret("s", "east", "t2", 0))
 				if c := e.last(2); closed(c.listed) && !closed(c.cfg.Admit) {
-					t.Error("it is listed, and not admitted")
+					t.Error("the listed successor was not admitted")
 				}
 			}, secret("s", "east", "t1", 0))
 		})
@@ -261,8 +265,8 @@ func (e *env) report(c cluster.Change) {
 	e.changes = append(e.changes, c)
 }
 
-// reported checks what was reported since the last call: the kind's number, ! for a problem,
-// and the text.
+// reported checks the events since the last call. Each text begins with the number of the event's
+// kind and has a "!" for a problem.
 func (e *env) reported(want ...string) {
 	e.t.Helper()
 	e.mu.Lock()
@@ -321,14 +325,14 @@ func TestChangesAreReported(t *testing.T) {
 
 const panicked = "pods: Isthmus panicked, because of a bug: boom"
 
-// panic makes the cluster what a panic in its lists or watches leaves.
+// panic gives the cluster the health that a panic in its lists or watches leaves behind.
 func (c *scripted) panic() {
 	c.health.Set(healthOf(follow.Health{Failed: true, Err: errors.New(panicked), StaleSince: time.Now()}))
 	synctest.Wait()
 }
 
-// TestPanicOfServing: a cluster that has panicked is stale and continues to serve. After a second,
-// a successor with the same credentials is started, which replaces the cluster once it has synced.
+// TestPanicOfServing checks that a cluster that has panicked is stale and still served. After a
+// second, a successor with the same credentials starts. It replaces the cluster once it has synced.
 func TestPanicOfServing(t *testing.T) {
 	inBubble(t, func(e *env) {
 		first := e.sync(1)
@@ -341,24 +345,24 @@ func TestPanicOfServing(t *testing.T) {
 		second := e.last(2)
 		e.served(first)
 		e.status("s east stale: " + panicked)
-		e.pass(time.Hour) // however long it takes
+		e.pass(time.Hour) // it may take any time
 		e.put(secret("s", "east", "t1", 0))
 		e.last(2)
 		if second.rest.BearerToken != first.rest.BearerToken || first.isStopped() {
-			t.Error("other credentials, or the first cluster has been stopped")
+			t.Error("the successor has other credentials, or the first cluster was stopped")
 		}
 		second.sync()
 		e.served(second)
 		e.status("s east ready")
 		if !first.isStopped() {
-			t.Error("the first cluster has not been stopped")
+			t.Error("the first cluster was not stopped")
 		}
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestPanicOfSuccessors: successors that panic too are replaced after 1 s, 2 s, 4 s and so on up to
-// 5 min. After a successor that has run for 5 min, the pauses start over. New credentials are tried
-// at once.
+// TestPanicOfSuccessors checks that successors that also panic are replaced after 1 s, 2 s, 4 s and
+// so on up to 5 min. The pauses restart at 1 s after a successor that has run for 5 min. New
+// credentials are tried at once.
 func TestPanicOfSuccessors(t *testing.T) {
 	inBubble(t, func(e *env) {
 		first := e.sync(1)
@@ -395,7 +399,8 @@ func TestPanicOfSuccessors(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestPanicOfFirst: a cluster that panics before it has synced is unreachable, and is tried again.
+// TestPanicOfFirst checks that a cluster that panics before it has synced is unreachable and is
+// retried.
 func TestPanicOfFirst(t *testing.T) {
 	inBubble(t, func(e *env) {
 		first := e.last(1)
@@ -404,14 +409,15 @@ func TestPanicOfFirst(t *testing.T) {
 		e.linked("east=unreachable")
 		e.pass(time.Second)
 		if !first.isStopped() {
-			t.Error("the first cluster has not been stopped")
+			t.Error("the first cluster was not stopped")
 		}
 		e.served(e.sync(2))
 		e.linked("east=ready")
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestPanicThenUnlink: a cluster that has panicked, with a successor or before that, ends with its Secret.
+// TestPanicThenUnlink checks that deleting the Secret of a cluster that has panicked removes the
+// cluster, whether or not it has a successor.
 func TestPanicThenUnlink(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Second} {
 		inBubble(t, func(e *env) {

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A change of the Secret that the Cluster does not depend on starts no rotation.
+// TestSameCredentials checks that a change of the Secret that does not concern the cluster starts
+// no rotation.
 func TestSameCredentials(t *testing.T) {
 	inBubble(t, func(e *env) {
 		s := secret("s", "east", "t1", 0)
@@ -20,11 +21,12 @@ func TestSameCredentials(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestSecretVersion: the status has the version of the Secret that the cluster is read with.
+// TestSecretVersion checks that the status has the version of the Secret whose credentials are in
+// use.
 func TestSecretVersion(t *testing.T) {
 	versioned := func(version, token string) *corev1.Secret {
 		s := secret("s", "east", token, 0)
-		s.ResourceVersion = version // fakes give none
+		s.ResourceVersion = version // fakes do not set a version
 		return s
 	}
 	inBubble(t, func(e *env) {
@@ -77,7 +79,8 @@ func TestDomainsRotate(t *testing.T) {
 	}
 }
 
-// New credentials are retried for as long as they are in the Secret.
+// TestRotationThatWorksInTheEnd checks that new credentials are retried while they are in the
+// Secret.
 func TestRotationThatWorksInTheEnd(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
@@ -97,8 +100,8 @@ func TestRotationThatWorksInTheEnd(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestRotationFailsAgain tests that a rotation which has failed is shown as under way while the new
-// credentials work, and that its next failure is logged too.
+// TestRotationFailsAgain checks that a failed rotation is shown as in progress while the new
+// credentials work. If the rotation fails again, the failure is logged again.
 func TestRotationFailsAgain(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
@@ -127,7 +130,7 @@ func TestRotationTakenBack(t *testing.T) {
 		second := e.last(2)
 		e.put(secret("s", "east", "t1", 0))
 		if !second.isStopped() || first.isStopped() {
-			t.Error("the second cluster should be stopped, and not the first")
+			t.Error("the second cluster should be stopped, but not the first")
 		}
 		e.last(2)
 		e.served(first)
@@ -143,8 +146,8 @@ func TestDuplicatesOfSameAge(t *testing.T) {
 	}, secret("b", "east", "of-b", 5), secret("a", "east", "of-a", 5))
 }
 
-// An older Secret that was never valid is passed over; one that became invalid stays in
-// use, since no edit takes a cluster down.
+// TestInvalidWinner checks that an older Secret that was never valid is ignored. A Secret that
+// became invalid stays in use, because no edit may take a cluster down.
 func TestInvalidWinner(t *testing.T) {
 	bad := secret("a", "east", "t", 5)
 	bad.Data = nil
@@ -163,7 +166,8 @@ func TestInvalidWinner(t *testing.T) {
 	}, bad, secret("b", "east", "young", 0))
 }
 
-// If the Secret in use is replaced by one with the same credentials, nothing changes.
+// TestDuplicateWithSameCredentials checks that nothing changes if a Secret with the same
+// credentials replaces the Secret in use.
 func TestDuplicateWithSameCredentials(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
@@ -181,13 +185,13 @@ func withRanges(s *corev1.Secret, list string) *corev1.Secret {
 	return s
 }
 
-// TestRangesWithCredentials: ranges that come with new credentials take effect with them,
-// and those of credentials that are still being tried can be edited.
+// TestRangesWithCredentials checks that ranges that come with new credentials take effect with
+// them. Ranges of credentials that are still being tried can be edited.
 func TestRangesWithCredentials(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.served(e.sync(1)) // 10.0.0.1
 		e.put(withRanges(secret("s", "east", "t2", 0), "10.9.0.0/16"))
-		second := e.last(2) // will offer 10.0.0.2
+		second := e.last(2) // offers 10.0.0.2 later
 		e.served(e.made[0])
 		e.put(withRanges(secret("s", "east", "t2", 0), "10.0.0.2/32"))
 		e.last(2)

@@ -17,7 +17,7 @@ import (
 
 const startTurn = startSteps * startStep
 
-// many returns so many link Secrets.
+// many returns n link Secrets.
 func many(n int) (list []*corev1.Secret) {
 	for i := range n {
 		list = append(list, secret(fmt.Sprintf("s%04d", i), fmt.Sprintf("c%04d", i), "t1", 0))
@@ -25,7 +25,7 @@ func many(n int) (list []*corev1.Secret) {
 	return list
 }
 
-// begun returns the clusters that have begun, in the order in which they were made.
+// begun returns the clusters whose Run was called, in the order in which they were made.
 func (e *env) begun() (list []*scripted) {
 	for _, c := range e.made {
 		if closed(c.running) {
@@ -44,8 +44,8 @@ func (e *env) states() string {
 	return fmt.Sprint(count)
 }
 
-// TestStartsAreBounded: of many clusters some are started at a time. One that has synced, or
-// does not work, makes room for another at once.
+// TestStartsAreBounded checks that only maxStarts clusters start at a time. The next cluster starts
+// as soon as one of them has synced or failed.
 func TestStartsAreBounded(t *testing.T) {
 	const all = maxStarts + 10
 	inBubble(t, func(e *env) {
@@ -70,8 +70,8 @@ func TestStartsAreBounded(t *testing.T) {
 	}, many(all)...)
 }
 
-// TestTheGraceBeginsWithTheTurn: a cluster that has waited for its turn has as much time to
-// sync as any other.
+// TestTheGraceBeginsWithTheTurn checks that the grace period of a waiting cluster begins when the
+// cluster starts.
 func TestTheGraceBeginsWithTheTurn(t *testing.T) {
 	inBubble(t, func(e *env) {
 		if got, want := e.states(), fmt.Sprintf(
@@ -97,8 +97,8 @@ func TestTheGraceBeginsWithTheTurn(t *testing.T) {
 	}, many(maxStarts+1)...)
 }
 
-// TestRemovedWhileItWaits: a cluster whose Secret goes before its turn comes is never started,
-// gives back what it has, and takes no turn.
+// TestRemovedWhileItWaits checks that a waiting cluster whose Secret is deleted is never started.
+// The cluster releases its memory and its place in the queue.
 func TestRemovedWhileItWaits(t *testing.T) {
 	inBubble(t, func(e *env) {
 		var waiting *scripted
@@ -115,16 +115,17 @@ func TestRemovedWhileItWaits(t *testing.T) {
 			t.Errorf("%d clusters have begun", len(e.begun()))
 		}
 		if !waiting.isStopped() {
-			t.Error("it keeps its budget")
+			t.Error("the removed cluster was not stopped")
 		}
 		e.settled(true)
 		if !e.store.starts.TryAcquire(maxStarts) {
-			t.Error("turns were not given back")
+			t.Error("turns were not released")
 		}
 	}, many(maxStarts+1)...)
 }
 
-// TestRotationsTakeTurns: new credentials are tried in turn too; the old ones serve meanwhile.
+// TestRotationsTakeTurns checks that the number of rotations at a time is limited too, and that the
+// old credentials serve until the new ones work.
 func TestRotationsTakeTurns(t *testing.T) {
 	inBubble(t, func(e *env) {
 		for len(e.begun()) < len(e.made) || e.states() != fmt.Sprintf("map[ready :%d]", len(e.made)) {
@@ -144,7 +145,7 @@ func TestRotationsTakeTurns(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := len(e.begun()); n != before+maxStarts { // 8 wait
+		if n := len(e.begun()); n != before+maxStarts { // the other 8 wait
 			t.Errorf("%d of %d clusters have begun", n-before, len(e.made)-before)
 		}
 		waiting := 0
@@ -157,18 +158,18 @@ func TestRotationsTakeTurns(t *testing.T) {
 			}
 		}
 		if waiting != before-maxStarts {
-			t.Errorf("of %d links the new credentials wait", waiting)
+			t.Errorf("new credentials wait in %d links", waiting)
 		}
 		for _, c := range e.made[:before] {
 			if c.isStopped() {
-				t.Error("a cluster that serves was stopped")
+				t.Error("a serving cluster was stopped")
 			}
 		}
 	}, many(maxStarts+8)...)
 }
 
-// TestRotationThatCannotBeMade: credentials of which no client can be made do not work, whether or not they have had
-// their turn.
+// TestRotationThatCannotBeMade checks that credentials of which no client can be made are reported
+// as unusable, before their turn and after.
 func TestRotationThatCannotBeMade(t *testing.T) {
 	inBubble(t, func(e *env) {
 		for len(e.begun()) < len(e.made) || e.states() != fmt.Sprintf("map[ready :%d]", len(e.made)) {
@@ -180,7 +181,7 @@ func TestRotationThatCannotBeMade(t *testing.T) {
 		}
 		e.store.create = func(*rest.Config, cluster.Config) (Cluster, error) { return nil, errors.New("no client") }
 		if !e.store.starts.TryAcquire(maxStarts) {
-			t.Fatal("turns were not given back")
+			t.Fatal("turns were not released")
 		}
 		s := many(1)[0]
 		s.Data[KubeconfigKey] = []byte(kubeconfig("t2"))

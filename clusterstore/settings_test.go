@@ -14,7 +14,8 @@ import (
 	"isthmus/internal/spec"
 )
 
-// TestReadStanding checks what each annotation of a link Secret means, and the warning for what cannot be read.
+// TestReadStanding checks the meaning of each annotation of a link Secret, and the warning for an
+// invalid one.
 //
 // Behaviours: CS-20.
 func TestReadStanding(t *testing.T) {
@@ -62,7 +63,7 @@ func TestReadStanding(t *testing.T) {
 		got := fmt.Sprintf("%v %v, %v %v, %s", r.cordon, r.cordonOver, r.whenLost, r.lostAfter, r.region)
 		if len(r.warnings) > 0 {
 			if got != "in-service 0s, last-resort 1m0s, " {
-				t.Errorf("%s=%.40q can't be read, but changes the settings to %s", tc.annotation, tc.value, got)
+				t.Errorf("%s=%.40q is invalid, but changes the settings to %s", tc.annotation, tc.value, got)
 			}
 			got = strings.Join(r.warnings, " and ")
 			tc.want = "annotation " + tc.annotation + ": " + tc.want + "; the annotation is ignored"
@@ -73,9 +74,8 @@ func TestReadStanding(t *testing.T) {
 	}
 }
 
-// FuzzReadStanding: whatever the annotations have, the settings are within their limits, an
-// annotation changes its own rule only, and one that can't be read changes none and has
-// one short warning.
+// FuzzReadStanding checks that settings stay within their limits for any annotations. An annotation
+// changes only its own setting. An invalid annotation changes no setting and has one short warning.
 func FuzzReadStanding(f *testing.F) {
 	f.Add("true", "10m", "withdraw", "90s", "eu-west-1")
 	f.Add("last-resort", "0s", "last-resort", "24h", "a")
@@ -117,7 +117,7 @@ func FuzzReadStanding(f *testing.F) {
 				}
 				one.warnings = nil
 				if fmt.Sprint(one) != fmt.Sprint(combined) {
-					t.Fatalf("%s=%q can't be read, but changes %v to %v", name, value, combined, one)
+					t.Fatalf("%s=%q is invalid, but changes %v to %v", name, value, combined, one)
 				}
 			}
 			combined = one
@@ -171,8 +171,8 @@ func TestReadRanges(t *testing.T) {
 	}
 }
 
-// FuzzReadRanges: what is accepted is a bounded list that has exactly the addresses of
-// the CIDRs as they are written, and an error is short.
+// FuzzReadRanges checks that an accepted list is bounded and contains exactly the addresses of its
+// CIDRs. Errors are short.
 func FuzzReadRanges(f *testing.F) {
 	for _, seed := range []string{
 		"10.1.0.0/16, fd00:1::/48", "", ",", "10.0.0.0/8,10.1.0.0/16", "::ffff:10.0.0.0/104", "fe80::%1/64",
@@ -204,7 +204,7 @@ func FuzzReadRanges(f *testing.F) {
 	})
 }
 
-// FuzzGatewayAddresses: what is accepted can be connected to.
+// FuzzGatewayAddresses checks that a client can connect to every accepted address.
 func FuzzGatewayAddresses(f *testing.F) {
 	for _, text := range []string{
 		"192.0.2.1:4143", "[2001:db8::1]:1,gw.example:2", "gw:0", ":1", "a:b:1", "fe80::1%eth0:1",

@@ -19,8 +19,8 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// fakeSources returns Sources of Kubernetes' own kinds that read client-go's fakes. If m is nil,
-// kinds of which only the metadata is read have no Source.
+// fakeSources returns Sources of the built-in kinds that read client-go's fakes. If m is nil, kinds
+// that are read as metadata only have no Source.
 func fakeSources(c kubernetes.Interface, m metadata.Interface) decode.Sources {
 	partial := func(group, resource string) decode.Source[*metav1.PartialObjectMetadata] {
 		if m == nil {
@@ -51,18 +51,16 @@ func fakeSources(c kubernetes.Interface, m metadata.Interface) decode.Sources {
 //lint:ignore SA1019 they are read with --enable-endpoint-slices=false
 type coreEndpoints = corev1.Endpoints
 
-// lister is client-go's client of one kind.
 type lister[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// sourceOf returns a Source that lists and watches with a client of client-go.
+// sourceOf returns a Source that uses a client of client-go.
 func sourceOf[O decode.Object, L runtime.Object](from lister[L]) decode.Source[O] {
 	return fakeSource[O](from.List, from.Watch)
 }
 
-// fakeSource returns a Source that lists and watches with the given functions.
 func fakeSource[O decode.Object, L runtime.Object](
 	list func(context.Context, metav1.ListOptions) (L, error),
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error),

@@ -17,7 +17,7 @@ import (
 	"isthmus/internal/spec"
 )
 
-// setLink records what the table gets.
+// setLink records each Link that the table gets.
 func (e *env) setLink(c federation.ClusterName, l federation.Link) {
 	text := fmt.Sprintf("%v %v", c, l.State)
 	if from, ok := l.Source.(*scripted); ok && from.cfg.Copied != nil {
@@ -43,8 +43,8 @@ func (e *env) setLink(c federation.ClusterName, l federation.Link) {
 	e.table.SetLink(c, l)
 }
 
-// steps checks what the table got since the last call; the newest Link it had before is
-// the first.
+// steps checks which Links the table got since the last call. The first one is the newest Link
+// before that.
 func (e *env) steps(want ...string) {
 	e.t.Helper()
 	e.mu.Lock()
@@ -55,7 +55,7 @@ func (e *env) steps(want ...string) {
 	e.links = e.links[max(0, len(e.links)-1):]
 }
 
-// standing checks what the status of a Secret shows.
+// standing checks the standing in the status of a Secret.
 func (e *env) standing(secret, want string) {
 	e.t.Helper()
 	for _, s := range e.store.Status() {
@@ -75,7 +75,8 @@ func (e *env) standing(secret, want string) {
 	}
 }
 
-// with sets annotations: names without isthmus.io/, and values.
+// with sets annotations. pairs has names without the prefix isthmus.io/, each followed by its
+// value.
 func with(s *corev1.Secret, pairs ...string) *corev1.Secret {
 	for i := 0; i < len(pairs); i += 2 {
 		s.Annotations["isthmus.io/"+pairs[i]] = pairs[i+1]
@@ -85,7 +86,7 @@ func with(s *corev1.Secret, pairs ...string) *corev1.Secret {
 
 const changed = "standing of a cluster changed"
 
-// TestCordonEdited checks that edits of a cordon reach the table, and that the cluster runs on as before.
+// TestCordonEdited checks that edits of a cordon reach the table and do not restart the cluster.
 //
 // Behaviours: CS-01, CS-02, CS-06.
 func TestCordonEdited(t *testing.T) {
@@ -108,12 +109,12 @@ func TestCordonEdited(t *testing.T) {
 			"east ready-t1 cordon=in-service/10m0s",
 			"east ready-t1",
 		)
-		e.served(e.last(1)) // it runs as before
+		e.served(e.last(1)) // the cluster was not restarted
 		e.logged("cluster linked", "cluster ready", changed, changed, changed)
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestCordonAtFirst: a cordon is there with the first Link of a cluster.
+// TestCordonAtFirst checks that the first Link of a cluster already has its cordon.
 //
 // Behaviours: CS-05, CS-07.
 func TestCordonAtFirst(t *testing.T) {
@@ -146,8 +147,8 @@ func TestCordonAtFirst(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "cordon", "true", "cordon-over", "1h", "region", "eu"))
 }
 
-// TestRotationKeepsStanding: a cordon does not wait for new credentials that come with
-// it, and stays when these replace the old ones, in one step.
+// TestRotationKeepsStanding checks that a cordon takes effect before the new credentials that come
+// with it. The cordon stays when the new credentials replace the old ones.
 func TestRotationKeepsStanding(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
@@ -169,7 +170,8 @@ func TestRotationKeepsStanding(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestCordonWithUnusableSecret checks that a cordon takes effect although the newest Secret has no usable credentials.
+// TestCordonWithUnusableSecret checks that a cordon takes effect even if the newest Secret has no
+// usable credentials.
 //
 // Behaviours: CS-07.
 func TestCordonWithUnusableSecret(t *testing.T) {
@@ -187,7 +189,7 @@ func TestCordonWithUnusableSecret(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestStandingOfDuplicates: only the Secret in use counts.
+// TestStandingOfDuplicates checks that only the annotations of the Secret in use count.
 func TestStandingOfDuplicates(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
@@ -202,7 +204,7 @@ func TestStandingOfDuplicates(t *testing.T) {
 	}, secret("a", "east", "t1", 5), with(secret("b", "east", "t1", 0), "cordon", "last-resort"))
 }
 
-// TestUnreadableStanding checks that an annotation that cannot be read is a warning, and counts as absent.
+// TestUnreadableStanding checks that an invalid annotation causes a warning and counts as absent.
 //
 // Behaviours: CS-20.
 func TestUnreadableStanding(t *testing.T) {
@@ -225,7 +227,7 @@ func TestUnreadableStanding(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "cordon", "yes"))
 }
 
-// TestLost checks when a cluster is lost, what when-lost makes of that, and when the loss ends.
+// TestLost checks when a cluster is lost, how when-lost applies, and when the loss ends.
 //
 // Behaviours: CS-11, CS-12, CS-13, CS-14, CS-15.
 func TestLost(t *testing.T) {
@@ -283,8 +285,8 @@ func TestLost(t *testing.T) {
 	}, s("when-lost", "withdraw", "lost-after", "2m"))
 }
 
-// TestNeverReached: a cluster that was never reached is lost too, by the Store's options.
-// Edits don't prolong the time, and it ends with the first sync.
+// TestNeverReached checks that a cluster that was never reached is lost after the time in the
+// Store's options. Edits do not extend that time. The loss ends with the first sync.
 //
 // Behaviours: CS-16, CS-19.
 func TestNeverReached(t *testing.T) {
@@ -303,7 +305,7 @@ func TestNeverReached(t *testing.T) {
 	})
 }
 
-// TestLostEndsWithRotation: credentials that work end it in the same step.
+// TestLostEndsWithRotation checks that credentials that work end the loss in the same step.
 func TestLostEndsWithRotation(t *testing.T) {
 	s := func(token string) *corev1.Secret {
 		return with(secret("s", "east", token, 0), "when-lost", "withdraw", "lost-after", "1s")
@@ -318,9 +320,9 @@ func TestLostEndsWithRotation(t *testing.T) {
 	}, s("t1"))
 }
 
-// TestStandingReference edits the annotations of a link Secret at random, loses the API server of the
-// cluster, moves its Nodes, and kills its gateways. After each step, the test compares the Link that
-// the table got with package spec.
+// TestStandingReference edits the annotations of a link Secret at random. It also loses the API
+// server of the cluster, moves its Nodes and kills its gateways. After each step, the test compares
+// the Link that the table got with package spec.
 func TestStandingReference(t *testing.T) {
 	values := map[string][]string{
 		spec.CordonKey:     {"false", "last-resort", "true", "yes", " true "},
@@ -365,7 +367,7 @@ func TestStandingReference(t *testing.T) {
 				maps.Copy(s.Annotations, annotations)
 				e.put(s)
 			}
-			e.pass(10 * time.Second) // longer than it takes to notice a dead gateway
+			e.pass(10 * time.Second) // longer than the detection of a dead gateway takes
 			e.mu.Lock()
 			link := e.link
 			e.mu.Unlock()
@@ -383,8 +385,8 @@ func TestStandingReference(t *testing.T) {
 	})
 }
 
-// TestRestlessRegion: whoever writes a cluster's Nodes can't make the table look at all
-// its services all the time. The last region is not missed.
+// TestRestlessRegion checks that frequent changes of a cluster's Nodes cause few updates of the
+// table. The last region always reaches the table.
 func TestRestlessRegion(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)

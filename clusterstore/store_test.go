@@ -25,8 +25,8 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// onFakes makes the Store's clusters real ones, each with one of these fake APIs, by
-// token. A token without API is refused.
+// onFakes makes the Store's clusters real ones that read fake APIs. apis maps tokens to APIs. Other
+// tokens are rejected.
 func (e *env) onFakes(apis map[string]*fake.Clientset) {
 	e.store.create = func(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 		api := apis[from.BearerToken]
@@ -45,8 +45,8 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 	e.store.rules.EndpointSlices = true
 }
 
-// withoutCustom makes the sources those of a cluster that does not have Linkerd's resources, and has a ServiceExport
-// and a ServiceImport shop/web.
+// withoutCustom gives a cluster a ServiceExport and a ServiceImport shop/web, and none of Linkerd's
+// resources.
 func withoutCustom(s *decode.Sources) {
 	s.Servers = sourceOf[*decode.Server](absent{})
 	s.Workloads = sourceOf[*decode.ExternalWorkload](absent{})
@@ -68,7 +68,7 @@ func withoutCustom(s *decode.Sources) {
 	s.MCSVersion = func() string { return "v1alpha1" }
 }
 
-// absent is a client of a custom resource that the cluster does not have.
+// absent is a client of a custom resource that does not exist in the cluster.
 type absent struct{}
 
 func (absent) List(context.Context, metav1.ListOptions) (*corev1.List, error) {
@@ -79,7 +79,7 @@ func (absent) Watch(context.Context, metav1.ListOptions) (watch.Interface, error
 	return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
 }
 
-// While the link Secrets can't be read the Store is not settled.
+// TestSecretsCantBeRead checks that the Store is not settled while link Secrets cannot be listed.
 func TestSecretsCantBeRead(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.settled(false)
@@ -146,8 +146,8 @@ func TestMetrics(t *testing.T) {
 		with(secret("n", "north", "t1", 0), "cordon", "last-resort"), bad, opaque)
 }
 
-// TestForgottenWithItsLink: metrics of requests to a cluster are removed with its last
-// Secret, and not before.
+// TestForgottenWithItsLink checks that request metrics of a cluster are removed together with its
+// last Secret.
 func TestForgottenWithItsLink(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := cluster.NewMetrics(registry)
@@ -168,7 +168,7 @@ func TestForgottenWithItsLink(t *testing.T) {
 		}
 		e.remove("a")
 		if ofEast() {
-			t.Error("the series are still there")
+			t.Error("the series were not removed")
 		}
 	}, secret("a", "east", "t1", 5))
 }

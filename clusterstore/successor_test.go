@@ -28,17 +28,17 @@ import (
 	"isthmus/federation"
 )
 
-// wholeCluster is what clients see of servedAPI while all kinds are read.
+// wholeCluster is what clients see of servedAPI while all kinds are listed.
 const wholeCluster = "10.1.0.1 opaque deployment=web; 10.1.0.2"
 
-// servedAPI is a fake of one cluster's API. Its Service shop/web has a Pod of a Deployment, whose port a Server makes
-// opaque, and an ExternalWorkload. A Node has the region north.
+// servedAPI is a fake of one cluster's API. Its Service shop/web has an ExternalWorkload and a Pod
+// of a Deployment. A Server makes the Pod's port opaque. A Node has the region north.
 type servedAPI struct {
 	objects map[string][]decode.Object // by resource
 	ended   federation.Latest[struct{}]
 
 	mu   sync.Mutex
-	errs map[string]error // what requests are answered with, by "TOKEN RESOURCE"; either may be *
+	errs map[string]error // errors of requests by "TOKEN RESOURCE", where either may be *
 }
 
 func newServedAPI() *servedAPI {
@@ -87,14 +87,14 @@ func newServedAPI() *servedAPI {
 	}}
 }
 
-// answer makes requests fail; nil: they no longer do. about is as in errs.
+// answer sets the error of requests. A nil error lets them succeed. about is a key of errs.
 func (a *servedAPI) answer(about string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.errs[about] = err
 }
 
-// cut ends all watches, as a server does that restarts.
+// cut ends all watches, as a restart of the server does.
 func (a *servedAPI) cut() { a.ended.Set(struct{}{}) }
 
 func (a *servedAPI) find(token, resource string) error {
@@ -120,7 +120,7 @@ func (a *servedAPI) sources(token string) decode.Sources {
 	}
 }
 
-// servedKind is a Source of one kind, for who has that token.
+// servedKind is a Source of one kind for clients with the given token.
 type servedKind[O decode.Object] struct {
 	api             *servedAPI
 	token, resource string
@@ -148,7 +148,7 @@ func (k servedKind[O]) Watch(ctx context.Context, _ metav1.ListOptions) (decode.
 	return servedEvents[O]{ctx, ended}, nil
 }
 
-// servedEvents are those of a watch that brings none.
+// servedEvents is a watch without events.
 type servedEvents[O decode.Object] struct {
 	ctx   context.Context
 	ended <-chan struct{}
@@ -165,7 +165,7 @@ func (e servedEvents[O]) Next(func(decode.Event[O]) error) error {
 
 func (e servedEvents[O]) Close() error { return nil }
 
-// The answers of servedAPI.
+// Errors that servedAPI returns.
 var (
 	errRefused  = apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no RBAC"))
 	errBroken   = apierrors.NewInternalError(errors.New("conversion webhook failed"))
@@ -174,7 +174,7 @@ var (
 	errNoServer = errors.New("connection refused")
 )
 
-// rotating is a Store with the link east, whose Secret has the token t1 at first.
+// rotating is a Store with the link east. The Secret of the link begins with the token t1.
 type rotating struct {
 	*env
 	api  *servedAPI
@@ -184,7 +184,8 @@ type rotating struct {
 	seen []string // what clients of a live stream have seen, without repetitions
 }
 
-// onServedAPI runs a test on one API. before prepares it for the start with token t1, which has 25 s for it.
+// onServedAPI runs a test on one API. before prepares the start with token t1, which takes at most
+// 25 s.
 func onServedAPI(t *testing.T, before func(*rotating), f func(*rotating)) {
 	inBubble(t, func(e *env) {
 		r := &rotating{env: e, api: newServedAPI()}
@@ -201,7 +202,7 @@ func onServedAPI(t *testing.T, before func(*rotating), f func(*rotating)) {
 	})
 }
 
-// optionalTime is how long a start waits for optional kinds at most, and a pause after a failure.
+// optionalTime is how long a start waits for optional kinds, plus one pause after a failure.
 const optionalTime = 29 * time.Second
 
 func (r *rotating) create(from *rest.Config, cfg cluster.Config) (Cluster, error) {
@@ -212,7 +213,7 @@ func (r *rotating) create(from *rest.Config, cfg cluster.Config) (Cluster, error
 	return c, err
 }
 
-// watchSets notes what is published until the result is called.
+// watchSets records the published sets until stop is called.
 func (r *rotating) watchSets() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -252,8 +253,8 @@ func (r *rotating) note(set *federation.Set) {
 	}
 }
 
-// saw checks what clients have seen since the last call. An empty set, with which every stream begins here, does not
-// count.
+// saw checks what clients have seen since the last call. It ignores the empty set that begins every
+// stream.
 func (r *rotating) saw(want ...string) {
 	r.t.Helper()
 	synctest.Wait()
@@ -272,13 +273,13 @@ func (r *rotating) saw(want ...string) {
 // rotate writes the Secret with another token.
 func (r *rotating) rotate(token string) { r.t.Helper(); r.put(secret("s", "east", token, 0)) }
 
-// inUse checks with which token the cluster is served, and what new credentials are waiting for.
+// inUse checks which token serves the cluster, and what the new credentials wait for.
 func (r *rotating) inUse(token, waiting string) {
 	r.t.Helper()
 	synctest.Wait()
 	v := r.store.publishedLinks()["east"]
 	if v.serving == nil {
-		r.t.Errorf("nothing is served: %+v", r.store.Status())
+		r.t.Errorf("no endpoint is served: %+v", r.store.Status())
 		return
 	}
 	st := r.store.Status()[0]
@@ -288,10 +289,10 @@ func (r *rotating) inUse(token, waiting string) {
 	}
 }
 
-// lateness is for how long a kind can't be listed.
+// lateness lists how long a kind cannot be listed.
 var lateness = []time.Duration{6 * time.Second, 20 * time.Second, 40 * time.Second}
 
-// without is what clients see while a kind is not read.
+// without has what clients see while a kind is not cached.
 var without = map[string]string{
 	"externalworkloads": "10.1.0.1 opaque deployment=web",
 	"servers":           "10.1.0.1 deployment=web; 10.1.0.2",
@@ -300,14 +301,15 @@ var without = map[string]string{
 	"nodes":             wholeCluster,
 }
 
-// kinds of which the cluster has objects that a successor has to list, even if they are refused.
+// alwaysAwaited has the kinds with cached objects that a successor must list, even if they are
+// refused.
 var alwaysAwaited = map[string]string{
 	"externalworkloads": "externalworkloads.workload.linkerd.io",
 	"servers":           "servers.policy.linkerd.io",
 }
 
-// TestRotationRefused: new credentials that may not list a kind take no endpoint, opaque port or region away. The link
-// says what is missing until it is granted.
+// TestRotationRefused checks that new credentials that may not list a kind remove no endpoint,
+// opaque port or region. The status names the missing permission until it is granted.
 //
 // Behaviours: N-13.
 func TestRotationRefused(t *testing.T) {
@@ -353,8 +355,8 @@ func TestRotationRefused(t *testing.T) {
 	}
 }
 
-// TestRotationLate: new credentials replace the old ones once each kind that the cluster has
-// objects of has been listed.
+// TestRotationLate checks that new credentials replace the old ones once each kind with cached
+// objects is listed.
 func TestRotationLate(t *testing.T) {
 	for resource := range without {
 		for _, late := range lateness {
@@ -377,8 +379,8 @@ func TestRotationLate(t *testing.T) {
 	}
 }
 
-// inUseAny checks that old credentials are in use while a kind is late. A kind that no endpoint depends on is awaited
-// for 25 s only.
+// inUseAny checks that the old credentials are in use while a kind is late. Kinds that no endpoint
+// depends on are awaited for only 25 s.
 func (r *rotating) inUseAny(token, resource string, late time.Duration) {
 	r.t.Helper()
 	now := r.store.publishedLinks()["east"].serving.creds.rest.BearerToken
@@ -388,8 +390,8 @@ func (r *rotating) inUseAny(token, resource string, late time.Duration) {
 	}
 }
 
-// TestStart: a cluster that is linked is served once each kind has been listed, has been refused, or has been late for
-// 25 s. That is before it counts as unreachable.
+// TestStart checks that a cluster is served once each kind has been listed, has been refused, or is
+// 25 s late. A cluster counts as unreachable only after that.
 func TestStart(t *testing.T) {
 	for resource, partly := range without {
 		for _, late := range lateness {
@@ -436,8 +438,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestKindsGivenUp: new credentials that may not list ExternalWorkloads are used all the same if the old credentials or
-// the kind are no better.
+// TestKindsGivenUp checks when new credentials are used although they may not list
+// ExternalWorkloads.
 //
 // Behaviours: N-13.
 func TestKindsGivenUp(t *testing.T) {
@@ -450,10 +452,10 @@ func TestKindsGivenUp(t *testing.T) {
 	for name, x := range map[string]struct {
 		err    error // of the kind, with the new credentials
 		before func(*rotating)
-		secret *corev1.Secret // the new one
+		secret *corev1.Secret // with the new credentials
 		after  func(*rotating)
-		waits  time.Duration // how long the old credentials stay in use at least
-		within time.Duration // after that the new ones are
+		waits  time.Duration // minimum time that the old credentials stay in use
+		within time.Duration // the new credentials are used within this time after that
 	}{
 		"the kind is absent": {err: errNoKind, within: time.Second},
 		"another cluster": {err: errRefused, before: func(r *rotating) { r.put(named("t1", "one")) },
@@ -461,16 +463,16 @@ func TestKindsGivenUp(t *testing.T) {
 		"the same cluster": {err: errRefused, before: func(r *rotating) { r.put(named("t1", "one")) },
 			secret: named("t2", "one"), waits: time.Hour},
 		"one cluster is not named": {err: errRefused, secret: named("t2", "two"), waits: time.Hour},
-		"the old ones are revoked": {err: errRefused,
+		"the old credentials are revoked": {err: errRefused,
 			after: func(r *rotating) { r.api.answer("t1 *", errRevoked); r.api.cut() },
 			waits: lastingTime, within: 10 * time.Second},
-		"the old ones may not list it either": {err: errRefused,
+		"the old credentials may not list the kind either": {err: errRefused,
 			after: func(r *rotating) { r.api.answer("t1 "+kind, errRefused); r.api.cut() },
 			waits: lastingTime, within: optionalTime},
 		"the cluster is stale for a minute": {err: errRefused,
 			after: func(r *rotating) { r.api.answer("t1 *", errNoServer); r.api.cut() },
 			waits: time.Minute, within: 10 * time.Second},
-		"the cluster is stale, and the new ones do not work": {err: errRefused,
+		"the cluster is stale, and the new credentials do not work": {err: errRefused,
 			after: func(r *rotating) { r.api.answer("* *", errNoServer); r.api.cut() }, waits: time.Hour},
 		"another kind is refused": {err: errRefused,
 			after: func(r *rotating) { r.api.answer("t1 servers", errRefused); r.api.cut() }, waits: time.Hour},
@@ -510,10 +512,12 @@ func TestKindsGivenUp(t *testing.T) {
 	}
 }
 
-// lastingTime is less than how long an API server has to refuse the old credentials until that counts.
+// lastingTime is shorter than the time for which an API server must refuse the old credentials to
+// count as refusing.
 const lastingTime = 9 * time.Second
 
-// TestRegionOfAnotherCluster: a cluster that replaces another one has no region until its Nodes are read.
+// TestRegionOfAnotherCluster checks that a cluster that replaces another one has no region until
+// its Nodes are listed.
 func TestRegionOfAnotherCluster(t *testing.T) {
 	onServedAPI(t, nil, func(r *rotating) {
 		s := secret("s", "east", "t1", 0)
@@ -531,7 +535,8 @@ func TestRegionOfAnotherCluster(t *testing.T) {
 	})
 }
 
-// TestRegionIsRead: the region follows the Nodes as soon as the new credentials may read them.
+// TestRegionIsRead checks that the region follows the Nodes as soon as the new credentials may list
+// Nodes.
 func TestRegionIsRead(t *testing.T) {
 	onServedAPI(t, nil, func(r *rotating) {
 		r.api.answer("t2 nodes", errRefused)
@@ -545,13 +550,14 @@ func TestRegionIsRead(t *testing.T) {
 		r.api.answer("t2 nodes", nil)
 		r.pass(optionalTime)
 		if region() != "" {
-			t.Errorf("once there are no Nodes the region is %q", region())
+			t.Errorf("without Nodes, the region is %q", region())
 		}
 	})
 }
 
-// TestRestartDuringRotation: an API server that restarts while new credentials wait makes them neither used nor given
-// up. It refuses all requests for a moment, as API servers do that do not know their permissions yet.
+// TestRestartDuringRotation checks that a restart of the API server neither promotes nor drops the
+// waiting credentials. A starting API server refuses all requests until it has loaded its
+// permissions.
 func TestRestartDuringRotation(t *testing.T) {
 	for name, refusal := range map[string]error{"403": errRefused, "401": errRevoked, "404": errNoKind} {
 		t.Run(name, func(t *testing.T) {
@@ -580,8 +586,8 @@ func TestRestartDuringRotation(t *testing.T) {
 	}
 }
 
-// TestOutageDuringRotation: new credentials that wait are not used because they are the first to reach the API server
-// after a long outage.
+// TestOutageDuringRotation checks that waiting credentials are not used merely because they reach
+// the API server first after a long outage.
 func TestOutageDuringRotation(t *testing.T) {
 	onServedAPI(t, nil, func(r *rotating) {
 		r.api.answer("t2 servers", errRefused)
@@ -604,12 +610,13 @@ func TestOutageDuringRotation(t *testing.T) {
 		r.pass(50 * time.Second)
 		r.saw(wholeCluster)
 		if st := r.store.Status()[0]; st.State != "stale" || len(st.Awaited) != 1 {
-			t.Errorf("it is %s, and waits for %q", st.State, st.Awaited)
+			t.Errorf("the link is %s and waits for %q", st.State, st.Awaited)
 		}
 	})
 }
 
-// TestAllRefusedDuringRotation: new credentials that wait are not used while the API server refuses all credentials.
+// TestAllRefusedDuringRotation checks that waiting credentials are not used while the API server
+// refuses all credentials.
 func TestAllRefusedDuringRotation(t *testing.T) {
 	onServedAPI(t, nil, func(r *rotating) {
 		r.api.answer("t2 servers", errRefused)
@@ -625,8 +632,8 @@ func TestAllRefusedDuringRotation(t *testing.T) {
 	})
 }
 
-// TestKindDeletedDuringRotation: new credentials wait no longer once the cluster has no objects of
-// the kind, or no longer has the kind.
+// TestKindDeletedDuringRotation checks that new credentials stop waiting for a kind once the
+// cluster has no such objects or no longer serves the kind.
 func TestKindDeletedDuringRotation(t *testing.T) {
 	onServedAPI(t, nil, func(r *rotating) {
 		r.api.answer("t2 servers", errRefused)
@@ -641,7 +648,8 @@ func TestKindDeletedDuringRotation(t *testing.T) {
 	})
 }
 
-// TestTwentyRotations: of many rotations in a row the last one counts, and nothing is lost on the way.
+// TestTwentyRotations checks that the last of many rotations in a row wins, and that no endpoint is
+// lost meanwhile.
 //
 // Behaviours: N-13.
 func TestTwentyRotations(t *testing.T) {
@@ -668,14 +676,14 @@ func TestTwentyRotations(t *testing.T) {
 	}
 }
 
-// TestRotationNearCap rotates the credentials of a cluster that takes 90 % of its memory cap. The successor has a cap
-// of its own, so that it lists all kinds beside the serving cluster.
+// TestRotationNearCap rotates the credentials of a cluster that takes 90 % of its memory cap. The
+// successor has a cap of its own, so it lists all kinds beside the serving cluster.
 func TestRotationNearCap(t *testing.T) {
 	onServedAPI(t, nearCap(t, 90), func(r *rotating) {
 		near := func() {
 			t.Helper()
 			if m := r.store.Status()[0].Memory; m.Used*100/m.Limit != 90 {
-				t.Errorf("it takes %+v", m)
+				t.Errorf("the clusters take %+v", m)
 			}
 		}
 		near()
@@ -688,7 +696,8 @@ func TestRotationNearCap(t *testing.T) {
 	})
 }
 
-// TestRotationWithoutRoom: a kind that no longer fits into the memory cap is not lost by a rotation.
+// TestRotationWithoutRoom checks that a rotation does not lose a kind that no longer fits into the
+// memory cap.
 func TestRotationWithoutRoom(t *testing.T) {
 	onServedAPI(t, nearCap(t, 100), func(r *rotating) {
 		r.saw(wholeCluster)
@@ -700,7 +709,7 @@ func TestRotationWithoutRoom(t *testing.T) {
 		r.inUse("t1", "externalworkloads.workload.linkerd.io")
 		r.pass(10 * time.Minute)
 		if st := r.store.Status()[0]; len(st.Awaited) != 1 {
-			t.Errorf("after ten minutes it is %s, and waits for %q", st.State, st.Awaited)
+			t.Errorf("after ten minutes, the link is %s and waits for %q", st.State, st.Awaited)
 		}
 		if why := r.store.Status()[0].NewCredentials; !strings.Contains(why, "over budget") {
 			t.Errorf("the status says %q", why)
@@ -709,7 +718,8 @@ func TestRotationWithoutRoom(t *testing.T) {
 	})
 }
 
-// nearCap prepares an API with 500 large ExternalWorkloads, and the memory cap of which they take that many percent.
+// nearCap returns a function that prepares an API with 500 large ExternalWorkloads. They take the
+// given percentage of the memory cap.
 func nearCap(t *testing.T, percent int64) func(*rotating) {
 	limit := int64(1 << 30)
 	prepare := func(r *rotating) {
@@ -731,7 +741,8 @@ func largeWorkload(i int) *decode.ExternalWorkload {
 	}}
 }
 
-// TestRotationAgain: a problem of new credentials that is over is no longer shown, and is logged again when it returns.
+// TestRotationAgain checks that a solved problem of new credentials is no longer shown. If the
+// problem returns, it is logged again.
 func TestRotationAgain(t *testing.T) {
 	onServedAPI(t, nil, func(r *rotating) {
 		r.logged("cluster linked", "cluster ready")
