@@ -20,8 +20,9 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// TestRefused: of an object that is refused, in a list or an event, what was read before stays, and the
-// health has it; until it can be read, or is deleted. That is no failure.
+// TestRefused checks that the cached state of an object stays if a list or an event has a refused
+// version of it. The health lists the object until it can be decoded or is deleted. A refused
+// object is not a failure.
 func TestRefused(t *testing.T) {
 	s := &scripted{version: "5", items: []item{labelled("a", "1"), tooLarge("b")}}
 	s.run(t, Options{Memory: NewMemoryCap(1 << 20)}, func(t *testing.T, g *Group, known texts) {
@@ -44,27 +45,27 @@ func TestRefused(t *testing.T) {
 		w.event(watch.Modified, "6", tooLarge("a"))
 		expect("an event", 2, texts{"ns/a": "1"})
 		w.event(watch.Added, "7", labelled("b", "2"))
-		expect("it is smaller", 1, texts{"ns/a": "1", "ns/b": "2"})
+		expect("a smaller version", 1, texts{"ns/a": "1", "ns/b": "2"})
 		w.event(watch.Deleted, "8", labelled("a", ""))
-		expect("it is deleted", 0, texts{"ns/b": "2"})
+		expect("a deleted object", 0, texts{"ns/b": "2"})
 
 		before := g.options.Memory.Usage().Used
 		for i := range 100 {
 			w.event(watch.Modified, fmt.Sprint(9+i), tooLarge("b"))
 		}
-		expect("again and again", 1, texts{"ns/b": "2"})
+		expect("many refused events", 1, texts{"ns/b": "2"})
 		if after := g.options.Memory.Usage().Used; after <= before ||
 			after > before+refusedSize("ns/b", "it is larger than 4 MiB") {
-			t.Errorf("%d bytes are charged, and %d before", after, before)
+			t.Errorf("%d bytes count after the events, and %d before", after, before)
 		}
 		s.become("200", tooLarge("b"), labelled("c", "3"))
-		_ = w.Close() // the watch is over; the next one gives way to a list
+		_ = w.Close() // the watch has ended; after the next watch, the objects are listed
 		s.newest().send(decode.Event[*corev1.Secret]{Type: "ODD", Object: secret("x")})
-		expect("still followed", 1, texts{"ns/b": "2"})
+		expect("after the end of the watch", 1, texts{"ns/b": "2"})
 	})
 }
 
-// TestRefusedText: a reason is cut, and is never empty.
+// TestRefusedText checks that a reason is cut to a maximum length and is never empty.
 func TestRefusedText(t *testing.T) {
 	r := &Resource{group: &Group{options: Options{Printable: func(err error) error { return err }}}}
 	if got := r.refusedText(fmt.Errorf(
@@ -73,42 +74,43 @@ func TestRefusedText(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if got := r.refusedText(fmt.Errorf("")); got == "" {
-		t.Error("there is no reason")
+		t.Error("the reason is empty")
 	}
 }
 
-// TestTroubleAgain tests that a trouble is logged once until it has been over for troublePause,
-// also while the server has another trouble all the time.
+// TestTroubleAgain checks that a trouble is logged again only after an absence of troublePause,
+// even if another trouble lasts.
 func TestTroubleAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x trouble
 		logged := func(c cause) bool { return x.add(c, string(c)) }
 		if !logged(longList) || logged(longList) {
-			t.Error("a trouble is not logged once")
+			t.Error("a new trouble was not logged once")
 		}
 		if !logged(silentWatch) || logged(silentWatch) {
-			t.Error("another trouble is not logged once")
+			t.Error("another trouble was not logged once")
 		}
 		for range 3 {
 			time.Sleep(troublePause - time.Second)
 			if logged(longList) {
-				t.Error("a trouble that lasts is logged again")
+				t.Error("a lasting trouble was logged again")
 			}
 		}
 		if !logged(silentWatch) || logged(silentWatch) || x.now() != string(silentWatch) {
-			t.Error("a trouble that was over is not logged once")
+			t.Error("a recurring trouble was not logged once")
 		}
 		time.Sleep(troublePause + time.Second)
 		if x.now() != "" || !logged(longList) {
-			t.Error("after all were over, a trouble is not logged")
+			t.Error("a trouble was not logged after all troubles had ended")
 		}
 	})
 }
 
 func gone() *apierrors.StatusError { return apierrors.NewResourceExpired("too old resource version") }
 
-// TestRequestRate: no answer of a server makes a resource send more than one request a
-// second, after the first few. Why it sends that many is shown, and reported once.
+// TestRequestRate checks that no response of a server makes a resource send more than one request
+// per second, except for an initial burst. The reason for frequent requests is shown, and is
+// reported once.
 func TestRequestRate(t *testing.T) {
 	const span = 2 * time.Minute
 	pages := func(items int) func(metav1.ListOptions) (metav1.ListMeta, []item, error) {
@@ -216,8 +218,8 @@ func TestRequestRate(t *testing.T) {
 	}
 }
 
-// TestUnwatched: a resource that may be listed and not watched is listed every 30 s in the end,
-// with what has changed. The missing permission is named. Once it is granted, the resource is
+// TestUnwatched checks that a resource that may be listed but not watched is listed every 30 s at
+// the slowest. The health names the missing permission. Once it is granted, the resource is
 // watched.
 func TestUnwatched(t *testing.T) {
 	var lists []time.Time
@@ -251,7 +253,7 @@ func TestUnwatched(t *testing.T) {
 		s.become("2", labelled("b", "x"))
 		time.Sleep(maxUnwatchedPause + 4*time.Second)
 		if !known.has("b") || known.has("a") {
-			t.Errorf("the changed list is not known: %v", known)
+			t.Errorf("the changed list is not cached: %v", known)
 		}
 		granted.Store(true)
 		time.Sleep(maxUnwatchedPause + 4*time.Second)

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// TestAfterWatch: a watch that is over goes on from what came last. After one that may have missed something the
-// objects are listed.
+// TestAfterWatch checks that a new watch resumes from the last version. If the old watch may have
+// missed events, the objects are listed instead.
 func TestAfterWatch(t *testing.T) {
 	busy, broken, unreachable := apierrors.NewTooManyRequestsError("later"), apierrors.NewInternalError(errors.New(
 		"connection reset by peer",
@@ -36,7 +36,7 @@ func TestAfterWatch(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		start error                 // of the first watch
-		watch func(*scriptedEvents) // the first one
+		watch func(*scriptedEvents) // of the first watch
 		next  string
 	}{
 		"ended after an event": {
@@ -102,7 +102,8 @@ func TestAfterWatch(t *testing.T) {
 	}
 }
 
-// TestNewestVersion: a watch is resumed if the server's version can be compared and is not lower than the last one.
+// TestNewestVersion checks that a watch is resumed only if the server's version is comparable and
+// not lower than the last one.
 func TestNewestVersion(t *testing.T) {
 	for newest, resumed := range map[string]bool{
 		"100": true, "101": true, "1000": true,
@@ -116,7 +117,7 @@ func TestNewestVersion(t *testing.T) {
 				s.newest().fail(errors.New("http2: client connection lost"))
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
-				if lists := s.lists - 1; (lists == 1) != resumed { // one for the version
+				if lists := s.lists - 1; (lists == 1) != resumed { // one list reads the version
 					t.Errorf("%d lists", lists)
 				}
 			})
@@ -124,8 +125,8 @@ func TestNewestVersion(t *testing.T) {
 	}
 }
 
-// TestLostForLong: the time before a connection is found to be lost is part of the outage, so that
-// a watch is resumed only after a shorter pause than usual.
+// TestLostForLong checks that the time before a lost connection is noticed counts as part of the
+// outage. A watch is then resumed only after a shorter pause.
 func TestLostForLong(t *testing.T) {
 	const pause = 50 * time.Second
 	for ended, resumed := range map[error]bool{
@@ -158,12 +159,12 @@ func TestLostForLong(t *testing.T) {
 	}
 }
 
-// TestBackoff: pauses grow and do not start over while nothing works, or after a short watch. A
-// watch of 30 s starts them over.
+// TestBackoff checks that pauses grow during an outage and after short watches. A watch of 30 s
+// resets them.
 func TestBackoff(t *testing.T) {
 	s := &scripted{version: "1"}
 	s.run(t, Options{}, func(t *testing.T, _ *Group, _ texts) {
-		// outage lets all requests fail for a while, and returns the pauses between them.
+		// outage makes all requests fail for d and returns the pauses between them.
 		outage := func(d time.Duration) (pauses []time.Duration) {
 			s.fail(errors.New("connection refused"))
 			s.newest().fail(errors.New("connection reset by peer"))
@@ -192,11 +193,11 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// TestExpiredPage checks that a list starts over if the token for the next page has expired. What the first
-// pages brought is dropped, and the health does not change.
+// TestExpiredPage checks that a list restarts if the token for the next page has expired. The pages
+// read before are dropped, and the health does not change.
 func TestExpiredPage(t *testing.T) {
 	var expired atomic.Bool
-	var cached texts // once the first list is there
+	var cached texts // set once the first list is complete
 	s := &scripted{version: "1", items: []item{labelled("old", "")}}
 	s.onList = func(o metav1.ListOptions) (metav1.ListMeta, []item, error) {
 		switch {
@@ -209,7 +210,7 @@ func TestExpiredPage(t *testing.T) {
 			return metav1.ListMeta{ResourceVersion: "2", Continue: "next"}, page, nil
 		}
 		if _, ok := cached["ns/deleted"]; ok {
-			t.Error("a part of the expired list is cached")
+			t.Error("a part of the expired list was cached")
 		}
 		return s.all()
 	}
@@ -221,7 +222,7 @@ func TestExpiredPage(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if !expired.Load() || !known.has("kept") || !known.has("new") || len(known) != 2 {
-			t.Errorf("expired: %v, known: %v", expired.Load(), known)
+			t.Errorf("expired: %v, cached: %v", expired.Load(), known)
 		}
 		select {
 		case <-changed:
@@ -234,8 +235,8 @@ func TestExpiredPage(t *testing.T) {
 	})
 }
 
-// TestOutdatedAtTimes checks that an answer that a version is too old is no failure, however often it comes, if watches
-// begin in between.
+// TestOutdatedAtTimes checks that a response that rejects a version as too old is no failure if
+// watches begin in between.
 func TestOutdatedAtTimes(t *testing.T) {
 	asked, refused := 0, 0
 	s := &scripted{
@@ -257,17 +258,17 @@ func TestOutdatedAtTimes(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-changed:
-			t.Errorf("its health changes, after %d times", refused)
+			t.Errorf("the health changed after %d rejected watches", refused)
 		default:
 		}
 		if refused < 15 {
-			t.Errorf("refused %d times", refused)
+			t.Errorf("%d watches were rejected", refused)
 		}
 	})
 }
 
-// TestListAgain: objects are compacted anew by a list, whether the watch goes on or a list is under way, and the
-// watch after it goes on.
+// TestListAgain checks that a requested list compacts all objects again, during a watch and during
+// a list. The watch continues afterwards.
 func TestListAgain(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"while watched": 0, "while listed": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -296,13 +297,13 @@ func TestListAgain(t *testing.T) {
 	}
 }
 
-// ages is an observer that keeps all values.
+// ages is an observer that records all values.
 type ages []float64
 
 func (a *ages) Observe(v float64) { *a = append(*a, v) }
 
-// updatedAt returns an object that was last updated at that time, and applied by another
-// writer later.
+// updatedAt returns an object whose last update was at the given time. Another writer applied the
+// object later.
 func updatedAt(at time.Time) metav1.Object {
 	entry := func(op metav1.ManagedFieldsOperationType, at time.Time) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Operation: op, Time: &metav1.Time{Time: at}}
@@ -356,9 +357,9 @@ func secret(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: "2"}}
 }
 
-// TestApplied: Applied is called once for a list and once for each event, and failures
-// are reported until the objects can be read again. In the health they have passed
-// through Printable, in Report they have not.
+// TestApplied checks that Applied is called once per list and once per event. Failures are reported
+// until the objects can be listed or watched again. Printable changes the errors in the health, but
+// not those in Report.
 func TestApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, known := &scripted{

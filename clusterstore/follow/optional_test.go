@@ -15,8 +15,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestOptionalLost: an optional resource that has been forbidden for long is lost from when
-// it is over budget; a needed one since it failed.
+// TestOptionalLost checks that a forbidden optional resource becomes stale only once it exceeds the
+// memory cap. A needed resource is stale from its first failure.
 func TestOptionalLost(t *testing.T) {
 	for _, needed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -36,17 +36,17 @@ func TestOptionalLost(t *testing.T) {
 			time.Sleep(time.Minute)
 			r.failed(t.Context(), fmt.Errorf("%w: too much", ErrOverBudget))
 			if got := g.Health().StaleSince; !got.Equal(want) {
-				t.Errorf("needed %v: lost at %v, want %v", needed, got, want)
+				t.Errorf("needed %v: stale since %v, want %v", needed, got, want)
 			}
 			g.setFailed(&r.state, errors.New("forbidden"))
 			if got := g.Health().StaleSince; got.IsZero() == needed {
-				t.Errorf("needed %v: lost at %v", needed, got)
+				t.Errorf("needed %v: stale since %v", needed, got)
 			}
 		})
 	}
 }
 
-// TestAside: a resource that nothing that is served depends on makes no Group unhealthy.
+// TestAside checks that a resource that no served data depends on never makes a Group unhealthy.
 func TestAside(t *testing.T) {
 	for _, aside := range []bool{false, true} {
 		k := secrets(nil, texts{})
@@ -57,7 +57,7 @@ func TestAside(t *testing.T) {
 		r.failed(t.Context(), fmt.Errorf("%w: too much", ErrOverBudget))
 		h := g.Health()
 		if healthy := h.Err == nil && h.StaleSince.IsZero(); healthy != aside {
-			t.Errorf("aside %v: %v, lost %v", aside, h.Err, h.StaleSince)
+			t.Errorf("aside %v: %v, stale since %v", aside, h.Err, h.StaleSince)
 		}
 		if h.Resources[0].Err == "" {
 			t.Errorf("aside %v: the error is not shown", aside)
@@ -65,19 +65,20 @@ func TestAside(t *testing.T) {
 	}
 }
 
-// TestOptionalWaitedFor: the first sync waits for an optional resource that can't be listed, since it would look as if
-// it had no objects. It does not wait for longer than optionalPatience, nor for a resource that is refused or absent.
+// TestOptionalWaitedFor checks that the first sync waits for an optional resource that cannot be
+// listed, because the resource would seem to be empty. The wait ends after optionalPatience, or if
+// the resource is refused or absent.
 func TestOptionalWaitedFor(t *testing.T) {
 	unreachable := errors.New("unreachable")
 	failing := apierrors.NewInternalError(errors.New("conversion webhook failed"))
 	refused := apierrors.NewForbidden(corev1.Resource("secrets"), "", nil)
 	for name, x := range map[string]struct {
 		err       error
-		lasts     time.Duration // the error
-		serves    bool          // API discovery has the resource
-		unknown   error         // why API discovery does not say
+		lasts     time.Duration // duration of the error
+		serves    bool          // whether API discovery has the resource
+		unknown   error         // error of API discovery
 		unawaited bool
-		least     time.Duration // that it takes to sync
+		least     time.Duration // minimum time until the sync
 		most      time.Duration
 		listed    bool
 	}{
@@ -123,8 +124,8 @@ func TestOptionalWaitedFor(t *testing.T) {
 	}
 }
 
-// TestSlowList: a resource whose list is still on its way at the end of the first sync has a
-// failure until it is listed.
+// TestSlowList checks that a resource that is still being listed at the end of the first sync has a
+// failure until its list is complete.
 func TestSlowList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newOptional(nil)
@@ -140,12 +141,13 @@ func TestSlowList(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		if got := g.Health().Resources[0]; !got.Synced || got.NeverRead() || got.Err != "" {
-			t.Errorf("once it is listed: %+v", got)
+			t.Errorf("after the list: %+v", got)
 		}
 	})
 }
 
-// TestOptionalAfterNeeded: a needed resource that takes long does not use up the patience for the optional ones.
+// TestOptionalAfterNeeded checks that the patience for optional resources begins after the needed
+// ones are listed.
 func TestOptionalAfterNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		needed, optional := newOptional(errors.New("unreachable")), newOptional(errors.New("unreachable"))
@@ -158,12 +160,13 @@ func TestOptionalAfterNeeded(t *testing.T) {
 		defer start(t, g, nil)()
 		<-g.Synced()
 		if !known.has("a") {
-			t.Error("the first sync has not waited")
+			t.Error("the first sync did not wait for the optional resource")
 		}
 	})
 }
 
-// TestAdmit: a Group that is listed goes on to list, and has synced once it is admitted.
+// TestAdmit checks that a listed Group keeps listing until it is admitted, and has synced from then
+// on.
 func TestAdmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newOptional(apierrors.NewForbidden(corev1.Resource("secrets"), "", nil))
@@ -178,18 +181,19 @@ func TestAdmit(t *testing.T) {
 		time.Sleep(time.Hour)
 		select {
 		case <-g.Synced():
-			t.Error("it has synced")
+			t.Error("the Group synced before it was admitted")
 		default:
 		}
 		close(admit)
 		<-g.Synced()
 		if !live {
-			t.Error("it was listed after the first sync")
+			t.Error("the Group synced before the resource was listed")
 		}
 	})
 }
 
-// TestFailure: the health classifies failures, and has whether the same one has been seen again.
+// TestFailure checks that the health classifies failures and says whether the same failure has
+// repeated.
 func TestFailure(t *testing.T) {
 	for _, x := range []struct {
 		err    error
@@ -223,18 +227,18 @@ func TestFailure(t *testing.T) {
 			a.set(func() { a.err, a.serves = nil, true })
 			time.Sleep(optionalPause + 5*time.Second)
 			if got := g.Health().Resources[0]; got.Failure != "" || got.Lasts || got.NeverRead() {
-				t.Errorf("after it: %+v", got)
+				t.Errorf("after the failure: %+v", got)
 			}
 		})
 	}
 }
 
-// optionalAPI has an optional kind with one object, unless list and watch fail.
+// optionalAPI is an API with an optional kind that has one object.
 type optionalAPI struct {
 	*scripted
-	serves   bool  // what discovery answers
-	unknown  error // why it does not
-	discover int   // how often it was asked
+	serves   bool  // response of API discovery
+	unknown  error // error of API discovery
+	discover int   // number of discovery requests
 
 	unawaited bool // Kind.Unawaited
 }
@@ -249,7 +253,7 @@ func (a *optionalAPI) set(f func()) {
 	f()
 }
 
-// cutOff ends the watches, and makes requests fail: the cluster can't be reached.
+// cutOff ends the watches and makes requests fail, as if the cluster were unreachable.
 func (a *optionalAPI) cutOff() {
 	a.set(func() { a.err = errors.New("unreachable") })
 	for _, w := range a.opened() {
@@ -258,7 +262,7 @@ func (a *optionalAPI) cutOff() {
 	time.Sleep(10 * time.Second)
 }
 
-// follow follows it until the result is called.
+// follow follows the kind until end is called.
 func (a *optionalAPI) follow(t *testing.T) (g *Group, known texts, end func()) {
 	known = texts{}
 	k := secrets(a, known)
@@ -278,7 +282,7 @@ func (a *optionalAPI) run(t *testing.T, f func(g *Group, known texts)) {
 		g, known, end := a.follow(t)
 		defer end()
 		if !known.has("a") {
-			t.Fatal("not followed")
+			t.Fatal("the kind is not cached")
 		}
 		a.cutOff()
 		f(g, known)
@@ -287,8 +291,8 @@ func (a *optionalAPI) run(t *testing.T, f func(g *Group, known texts)) {
 
 var errNotFound = apierrors.NewNotFound(corev1.Resource("secrets"), "")
 
-// TestAbsent: objects of an optional kind that the API no longer has are dropped once
-// discovery confirms that, and nothing else drops them.
+// TestAbsent checks that objects of an optional kind are dropped only once API discovery confirms
+// that the kind is absent.
 func TestAbsent(t *testing.T) {
 	for name, c := range map[string]struct {
 		err, unknown error
@@ -315,11 +319,11 @@ func TestAbsent(t *testing.T) {
 				time.Sleep(5 * time.Second) // the backoff
 				synctest.Wait()
 				if known.has("a") != c.kept || g.Health().Resources[0].Objects != map[bool]int{true: 1}[c.kept] {
-					t.Errorf("kept: %v, %+v", known.has("a"), g.Health())
+					t.Errorf("cached: %v, %+v", known.has("a"), g.Health())
 				}
 				time.Sleep(10 * time.Minute)
 				if known.has("a") != c.kept {
-					t.Errorf("kept later: %v", known.has("a"))
+					t.Errorf("cached later: %v", known.has("a"))
 				}
 				a.set(func() { a.err, a.serves, a.unknown = nil, true, nil })
 				time.Sleep(optionalPause + 5*time.Second)
@@ -331,8 +335,8 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestAbsentReturns: a kind that was absent is followed within 10 s of its return, and
-// discovery is asked for it with measure.
+// TestAbsentReturns checks that an absent kind is followed within 10 s of its return, and that API
+// discovery is requested at a limited rate meanwhile.
 func TestAbsentReturns(t *testing.T) {
 	a := newOptional(nil)
 	a.run(t, func(g *Group, known texts) {
@@ -342,7 +346,7 @@ func TestAbsentReturns(t *testing.T) {
 			a.set(func() { a.err, a.serves = nil, true })
 			time.Sleep(10 * time.Second)
 			if !known.has("a") {
-				t.Errorf("not followed, after %v", after)
+				t.Errorf("the kind is not cached after %v", after)
 			}
 			a.cutOff()
 			a.set(func() { a.err, a.serves = errNotFound, false })
@@ -352,14 +356,14 @@ func TestAbsentReturns(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		a.set(func() {
 			if n := a.discover - asked; n < 10 || n > int(10*time.Minute/discoveryPause)*5/4 {
-				t.Errorf("discovery was asked %d times", n)
+				t.Errorf("%d discovery requests were sent", n)
 			}
 		})
 	})
 }
 
-// TestClear: whoever follows the kind is notified of each object that is dropped, and once
-// of all.
+// TestClear checks that a Store is notified of each dropped object, and that all drops end with one
+// notification.
 func TestClear(t *testing.T) {
 	var log []string
 	k := secrets(nil, texts{"ns/a": "", "ns/b": ""})

@@ -24,26 +24,25 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// outage is an API server that can't be reached at times.
+// outage is an API server that is unreachable at times.
 type outage struct {
 	*apisim.Server
 	transport *http.Transport // of the client
 	t         *testing.T
 	known     texts
-	want      map[string]string // what the server has
-	lists     atomic.Int32      // of all objects
+	want      map[string]string // the objects of the server
+	lists     atomic.Int32      // number of full lists
 	accept    chan net.Conn
 	closed    chan struct{}
 	once      sync.Once
 
 	mu    sync.Mutex
 	down  bool
-	conns []net.Conn // the server's ends
+	conns []net.Conn // the server's ends of the connections
 }
 
 var errRefused = errors.New("connection refused")
 
-// dial connects to the server.
 func (o *outage) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	o.mu.Lock()
@@ -63,7 +62,6 @@ func (o *outage) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Accept implements net.Listener.
 func (o *outage) Accept() (net.Conn, error) {
 	select {
 	case conn := <-o.accept:
@@ -73,16 +71,14 @@ func (o *outage) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener.
 func (o *outage) Close() error {
 	o.once.Do(func() { close(o.closed) })
 	return nil
 }
 
-// Addr implements net.Listener.
 func (o *outage) Addr() net.Addr { return &net.TCPAddr{} }
 
-// RoundTrip sends a request. It counts lists of all objects that are answered.
+// RoundTrip sends a request. It counts successful full lists.
 func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.transport.RoundTrip(r)
 	if err == nil && r.URL.Query().Get("limit") == fmt.Sprint(pageSize) {
@@ -91,7 +87,7 @@ func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// cut refuses connections, and breaks those that there are.
+// cut breaks all connections and refuses new ones.
 func (o *outage) cut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,21 +98,19 @@ func (o *outage) cut() {
 	o.conns = nil
 }
 
-// heal undoes cut.
 func (o *outage) heal() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.down = false
 }
 
-// away cuts the server off for a while.
+// away makes the server unreachable for d.
 func (o *outage) away(d time.Duration) {
 	o.cut()
 	time.Sleep(d)
 	o.heal()
 }
 
-// put writes an object.
 func (o *outage) put(name, x string) {
 	o.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
@@ -130,7 +124,7 @@ func (o *outage) put(name, x string) {
 	o.want["ns/"+name] = x
 }
 
-// write writes one object n times.
+// write updates one object n times.
 func (o *outage) write(n int) {
 	o.t.Helper()
 	for i := range n {
@@ -138,7 +132,8 @@ func (o *outage) write(n int) {
 	}
 }
 
-// runOutage follows the Secrets of an API server while f runs. Then the objects that are known must be the server's.
+// runOutage caches the Secrets of an API server while f runs. It then compares the cached objects
+// with the server's.
 func runOutage(t *testing.T, f func(o *outage)) (lists int) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{
@@ -165,7 +160,7 @@ func runOutage(t *testing.T, f func(o *outage)) (lists int) {
 		o.put("last", "x")
 		synctest.Wait()
 		if !maps.Equal(o.known, o.want) {
-			t.Errorf("known is %v, and the server has %v", o.known, o.want)
+			t.Errorf("the cache has %v, and the server has %v", o.known, o.want)
 		}
 		if h := g.Health(); h.Err != nil || !h.StaleSince.IsZero() {
 			t.Errorf("health: %+v", h)
@@ -175,13 +170,13 @@ func runOutage(t *testing.T, f func(o *outage)) (lists int) {
 	return lists
 }
 
-// TestOutage: after an outage of less than a minute a watch goes on from where it was, unless the
-// server was restored from a backup or has forgotten what happened. After a longer one the objects
-// are listed.
+// TestOutage checks that a watch resumes after an outage of less than a minute. The objects are
+// listed instead after a longer outage, and if the server was restored from a backup or has dropped
+// old events.
 func TestOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		do          func(*outage)
-		least, most int // lists
+		least, most int // number of full lists
 	}{
 		"of two seconds": {do: func(o *outage) { o.away(2 * time.Second) }},
 		"with changes": {do: func(o *outage) {
@@ -221,8 +216,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// restore takes the server back to a backup during an outage. It writes before times after the
-// backup was made, and after times after it was restored.
+// restore restores the server from a backup during an outage. It writes before updates after the
+// backup was made, and after updates after it was restored.
 func (o *outage) restore(d time.Duration, before, after int) {
 	restore, was := o.Backup(), maps.Clone(o.want)
 	o.put("lost", "x")
@@ -235,12 +230,12 @@ func (o *outage) restore(d time.Duration, before, after int) {
 	o.away(d)
 }
 
-// noticed is within which time a watch that has fallen silent is replaced.
+// noticed is the time within which a silent watch is replaced.
 const noticed = 2 * time.Minute
 
-// TestSilentWatch: a watch by which nothing comes any more, whether or not bookmarks came
-// before, is replaced by a list and a new watch; that is no failure. What has been
-// missed is there then.
+// TestSilentWatch checks that a list and a new watch replace a watch that has stopped sending,
+// whether or not it sent bookmarks before. The list brings the missed changes, and the silence is
+// not a failure.
 func TestSilentWatch(t *testing.T) {
 	for name, bookmarks := range map[string]int{"from its beginning": 0, "later": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +247,7 @@ func TestSilentWatch(t *testing.T) {
 					time.Sleep(time.Minute)
 				}
 				if n := len(s.opened()); n != 1 || known.has(missed) {
-					t.Fatalf("%d watches while bookmarks come", n)
+					t.Fatalf("%d watches while bookmarks arrive", n)
 				}
 				s.become("2", labelled("a", ""), labelled(missed, ""))
 				time.Sleep(noticed)
@@ -266,9 +261,9 @@ func TestSilentWatch(t *testing.T) {
 				}
 				opened[1].event(watch.Added, "3", labelled("later", ""))
 				if !known.has("later") {
-					t.Error("the new watch is not followed")
+					t.Error("the event of the new watch was not applied")
 				}
-				time.Sleep(20 * time.Minute) // again and again
+				time.Sleep(20 * time.Minute) // many watches fall silent
 				trouble := strings.TrimPrefix(strings.Join(troubles(), "; "), "secrets: ")
 				if want := []string{"", string(silentWatch)}[min(bookmarks, 1)]; trouble != want ||
 					g.Health().Resources[0].Trouble != want {
@@ -279,8 +274,8 @@ func TestSilentWatch(t *testing.T) {
 	}
 }
 
-// TestSilentServer checks that the list after a silent watch fails within the time for a page if a server no longer
-// answers.
+// TestSilentServer checks that the list after a silent watch fails within the time limit of a page
+// if the server no longer responds.
 func TestSilentServer(t *testing.T) {
 	s := &scripted{}
 	s.runNoting(t, Options{}, func(g *Group, known texts, _ func() []string) {
@@ -289,7 +284,7 @@ func TestSilentServer(t *testing.T) {
 		time.Sleep(watchSilence + pageTimeout - time.Second)
 		synctest.Wait()
 		if h := g.Health(); !h.StaleSince.IsZero() || h.Err != nil {
-			t.Errorf("too early: %+v", h)
+			t.Errorf("before the time limit: %+v", h)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -299,7 +294,7 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-// TestSilentList: a list whose answer does not come to its end fails in time.
+// TestSilentList checks that a list whose response does not end fails within the time limit.
 func TestSilentList(t *testing.T) {
 	s := &scripted{version: "1", pause: time.Hour}
 	s.run(t, Options{}, func(t *testing.T, g *Group, _ texts) {
@@ -311,8 +306,8 @@ func TestSilentList(t *testing.T) {
 	})
 }
 
-// TestEndlessWatch: a watch that the server does not end at the time-out that was
-// requested is ended, and goes on from its last version.
+// TestEndlessWatch checks that a watch that outlasts its requested timeout is ended and resumed
+// from its last version.
 func TestEndlessWatch(t *testing.T) {
 	s := &scripted{}
 	s.runNoting(t, Options{}, func(g *Group, _ texts, troubles func() []string) {
@@ -320,7 +315,7 @@ func TestEndlessWatch(t *testing.T) {
 		for time.Until(end) > 0 {
 			all := s.opened()
 			if len(all) != 1 {
-				t.Fatalf("%d watches, %v too early", len(all), time.Until(end))
+				t.Fatalf("%d watches, %v before the timeout", len(all), time.Until(end))
 			}
 			all[0].bookmark("2")
 			time.Sleep(min(time.Minute, time.Until(end)))
@@ -336,14 +331,14 @@ func TestEndlessWatch(t *testing.T) {
 	})
 }
 
-// always has another event.
+// always is a reader that always has another event.
 type always struct{}
 
 func (always) next() (event, error) { return event{kind: watch.Modified}, nil }
 
 func (always) Close() error { return nil }
 
-// TestOverdueThoughBusy: a watch that always has something to read ends at its time too.
+// TestOverdueThoughBusy checks that a watch that never pauses is still ended at its timeout.
 func TestOverdueThoughBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(secrets(nil, texts{}))
@@ -357,18 +352,19 @@ func TestOverdueThoughBusy(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if _, err := w.next(); err != errOverdue {
-			t.Errorf("after its time: %v", err)
+			t.Errorf("after the timeout: %v", err)
 		}
 	})
 }
 
-// busyFor is an answer with a Retry-After.
+// busyFor returns a response with a Retry-After.
 func busyFor(code int, seconds int) error {
 	return apierrors.NewGenericServerResponse(
 		code, http.MethodGet, corev1.Resource("secrets"), "", "busy", seconds, true)
 }
 
-// TestThrottle: a server that asks for a pause by Retry-After gets no request before it is over, and one soon after.
+// TestThrottle checks that no request is sent before a Retry-After has passed, and that one is sent
+// soon afterwards.
 func TestThrottle(t *testing.T) {
 	for name, c := range map[string]struct {
 		code, seconds int
@@ -413,7 +409,8 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
-// TestThrottledWatch: a watch that ends by 429 is requested again when the server wants that.
+// TestThrottledWatch checks that a watch that ends with status 429 is requested again after its
+// Retry-After.
 func TestThrottledWatch(t *testing.T) {
 	s := &scripted{version: "1"}
 	s.run(t, Options{}, func(t *testing.T, g *Group, _ texts) {
@@ -429,7 +426,7 @@ func TestThrottledWatch(t *testing.T) {
 	})
 }
 
-// TestThrottledDiscovery: API discovery waits too.
+// TestThrottledDiscovery checks that API discovery respects a Retry-After too.
 func TestThrottledDiscovery(t *testing.T) {
 	a := newOptional(nil)
 	a.run(t, func(g *Group, known texts) {
@@ -440,7 +437,7 @@ func TestThrottledDiscovery(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		a.set(func() {
 			if a.discover > 0 {
-				t.Errorf("API discovery was asked %d times", a.discover)
+				t.Errorf("%d discovery requests were sent", a.discover)
 			}
 		})
 		a.set(func() { a.err, a.unknown = nil, nil })
@@ -451,7 +448,7 @@ func TestThrottledDiscovery(t *testing.T) {
 	})
 }
 
-// TestThrottleNever: errors without a Retry-After throttle nothing.
+// TestThrottleNever checks that errors without a Retry-After delay no request.
 func TestThrottleNever(t *testing.T) {
 	r := New(secrets(nil, texts{}))
 	NewGroup(Options{}, r)
@@ -461,12 +458,12 @@ func TestThrottleNever(t *testing.T) {
 		busyFor(http.StatusInternalServerError, -5),
 	} {
 		if r.throttle(err); !r.throttled.IsZero() {
-			t.Errorf("%v throttles", err)
+			t.Errorf("%v delays requests", err)
 		}
 	}
 }
 
-// repeating is a Source whose lists have the same objects on every page, for ten minutes.
+// repeating returns a Source whose lists repeat the same objects on every page for ten minutes.
 func repeating() *scripted {
 	same := make([]item, 100)
 	for i := range same {
@@ -483,21 +480,21 @@ func repeating() *scripted {
 	}
 }
 
-// TestRepeating: a list that has the same objects again and again soon is over budget. Where there is no budget it
-// fails after some minutes, and before that the health has that it lasts.
+// TestRepeating checks that a list that repeats the same objects soon exceeds the memory cap.
+// Without a cap, the list fails after some minutes. The health shows the slow list before that.
 func TestRepeating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := sharingFeed(1 << 20)
 		f.kind.Source = repeating()
 		if err := f.resource.list(t.Context()); !isOver(err) {
-			t.Errorf("with a budget: %v", err)
+			t.Errorf("with a memory cap: %v", err)
 		}
 		f.account, f.resource.group.events = nil, nil
 		began := time.Now()
 		go func() {
 			time.Sleep(slowList + 2*time.Second)
 			if h := f.resource.group.Health().Resources[0]; h.Trouble != string(longList) {
-				t.Errorf("a list is under way, and shown is %+v", h)
+				t.Errorf("the health during the list is %+v", h)
 			}
 		}()
 		next := f.resource.listAndWatch(t.Context(), toList)

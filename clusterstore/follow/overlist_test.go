@@ -18,17 +18,17 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// flooded is an API with so many objects, whose every page takes a while.
+// flooded is an API whose lists consist of many slow pages.
 type flooded struct {
-	counts  bool // pages have how many objects come after them
+	counts  bool // whether pages have the number of remaining objects
 	mu      sync.Mutex
 	objects int
-	label   string // which all have
+	label   string // of all objects
 	page    time.Duration
 	events  *scriptedEvents // of the newest watch
-	lists   []time.Time     // when they began
-	pages   []int           // of each list, that were requested
-	old     int             // lists of what there was at a version
+	lists   []time.Time     // start times
+	pages   []int           // number of requested pages by list
+	old     int             // number of lists that request a version
 }
 
 func (f *flooded) List(
@@ -75,7 +75,7 @@ func (f *flooded) become(objects int, page time.Duration) {
 	f.objects, f.page = objects, page
 }
 
-// flood sends events of new objects until the watch is ended.
+// flood sends events of new objects until the watch ends.
 func (f *flooded) flood() {
 	f.mu.Lock()
 	to, label := f.events, f.label
@@ -84,7 +84,7 @@ func (f *flooded) flood() {
 	}
 }
 
-// followFlooded follows the APIs, with one budget, until the test ends.
+// followFlooded caches the objects of all APIs under one memory cap until the test ends.
 func followFlooded(t *testing.T, o Options, needed bool, apis ...*flooded) (*Group, *MemoryCap) {
 	o.Memory = NewMemoryCap(64 << 10)
 	var all []*Resource
@@ -103,8 +103,8 @@ func followFlooded(t *testing.T, o Options, needed bool, apis ...*flooded) (*Gro
 	return group, o.Memory
 }
 
-// TestRecovery: what is kept of several resources takes all of the budget, so that there is
-// hardly room to read any of them. Once they are small again, they are all read and followed.
+// TestRecovery checks that resources that together use up the memory cap are all listed again once
+// they have shrunk.
 func TestRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := &flooded{objects: 2}, &flooded{objects: 2}
@@ -113,7 +113,7 @@ func TestRecovery(t *testing.T) {
 		both.Go(one.flood)
 		both.Go(two.flood)
 		both.Wait()
-		// As many are more than there is room for at once.
+		// Both resources together exceed the cap.
 		one.become(80, 0)
 		two.become(80, 0)
 		synctest.Wait()
@@ -124,7 +124,7 @@ func TestRecovery(t *testing.T) {
 		if free := 64<<10 - b.Usage().Used; free > 1<<10 {
 			t.Fatalf("%d bytes are free", free)
 		}
-		// What has become larger meanwhile may have to wait for the other to become smaller.
+		// A resource that has grown meanwhile may have to wait until the other one has shrunk.
 		time.Sleep(2 * (maxOverPause + 10*time.Second))
 		synctest.Wait()
 		if h = group.Health(); h.Err != nil || !h.StaleSince.IsZero() || h.Resources[0].Objects != 80 ||
@@ -134,8 +134,8 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestOverRest: the longer it takes to find out that a list is too much, the longer the
-// resource is left alone; and it is followed again after the first list that fits.
+// TestOverRest checks that the pause after a list that exceeds the memory cap grows with the time
+// that the list took. The first list that fits ends the pauses.
 func TestOverRest(t *testing.T) {
 	for page, want := range map[time.Duration]time.Duration{
 		time.Second:      minOverPause,
@@ -153,10 +153,10 @@ func TestOverRest(t *testing.T) {
 				t.Fatalf("over budget: %+v", h)
 			}
 			f.mu.Lock()
-			for i, at := range f.lists[2:] { // after the first, and the one that follows events
+			for i, at := range f.lists[2:] { // skips the first list and the list that follows the events
 				if rest := at.Sub(f.lists[i+1]) - page; rest < want || rest > want+5*time.Second {
 					t.Errorf(
-						"pages of %v: after a list of %d it is left alone for %v, not %v",
+						"pages of %v: the pause after a list of %d pages is %v, not %v",
 						page,
 						f.pages[i+1],
 						rest,
@@ -165,7 +165,7 @@ func TestOverRest(t *testing.T) {
 				}
 			}
 			if f.old > 0 {
-				t.Errorf("%d lists ask for what there was", f.old)
+				t.Errorf("%d lists request a version", f.old)
 			}
 			f.mu.Unlock()
 			f.become(2, 0)
@@ -178,8 +178,9 @@ func TestOverRest(t *testing.T) {
 	}
 }
 
-// TestListPace: what the first list has is handled as it comes. Once some of it has come, further lists are handled
-// at the rate of events, whether or not that list has come to its end.
+// TestListPace checks that the first list is handled without a rate limit. Once a part of it is
+// cached, further lists are handled at the rate of events, even if the first list was not
+// completed.
 func TestListPace(t *testing.T) {
 	const objects = eventBurst + 2*eventRate
 	for _, whole := range []bool{false, true} {
@@ -199,7 +200,7 @@ func TestListPace(t *testing.T) {
 					want = 2 * time.Second
 				}
 				if took := time.Since(began).Round(time.Millisecond); took != want {
-					t.Errorf("list %d takes %v, not %v", list, took, want)
+					t.Errorf("list %d takes %v instead of %v", list, took, want)
 				}
 				time.Sleep(time.Minute)
 			}
@@ -207,8 +208,8 @@ func TestListPace(t *testing.T) {
 	}
 }
 
-// TestAnnounced: a list of which not all can fit, by how many its first page announces, ends with that page. What
-// fits is read, whatever a server announces of it.
+// TestAnnounced checks that a list ends with its first page if the announced number of objects
+// cannot fit. A list that fits is completed, whatever number the server announces.
 func TestAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &flooded{objects: 2, counts: true}
@@ -251,9 +252,9 @@ func TestAnnounced(t *testing.T) {
 	}
 }
 
-// TestEventRate: events without end of one resource are handled at a rate that leaves the
-// processor to others; those of another resource of the cluster do not wait for them, and what waits
-// ends with the Group. Without a budget there is no such rate.
+// TestEventRate checks that endless events of one resource are rate limited and do not delay those
+// of another resource. Waiting events end with the Group. Without a memory cap, there is no rate
+// limit.
 func TestEventRate(t *testing.T) {
 	for _, bounded := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -277,14 +278,14 @@ func TestEventRate(t *testing.T) {
 				want = (50_000 - eventBurst) * time.Second / eventRate
 			}
 			if took < want-time.Millisecond || took > want+time.Millisecond {
-				t.Errorf("%d events are handled in %v, not %v", sent, took, want)
+				t.Errorf("%d events are handled in %v instead of %v", sent, took, want)
 			}
 			at := time.Now()
 			calm.events.event(watch.Added, "2", labelled("calm", "1"))
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
 			if known["ns/calm"] != "1" || time.Since(at) > time.Millisecond {
-				t.Errorf("another resource's event has waited")
+				t.Errorf("the event of another resource was delayed")
 			}
 		})
 	}

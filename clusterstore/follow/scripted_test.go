@@ -20,7 +20,7 @@ import (
 	"isthmus/internal/pace"
 )
 
-// item is a Secret of a list, or one that is refused.
+// item is a Secret in a list, or a refused object.
 type item struct {
 	object  *corev1.Secret
 	refused *decode.Refused
@@ -43,29 +43,30 @@ func tooLarge(name string) item {
 	}
 }
 
-// scripted is a Source whose lists and events a test makes. A func that is nil leaves the answer as it is.
+// scripted is a Source whose lists and events the test controls. A nil func does not change the
+// default response.
 type scripted struct {
 	onList   func(metav1.ListOptions) (metav1.ListMeta, []item, error)
-	onWatch  func(metav1.ListOptions) error                       // whether one begins
-	onEvents func(o metav1.ListOptions, w *scriptedEvents, n int) // sends the first events of the n-th watch; from 0
+	onWatch  func(metav1.ListOptions) error                       // returns the error of a watch
+	onEvents func(o metav1.ListOptions, w *scriptedEvents, n int) // sends the first events of watch n, which counts from 0
 
 	mu       sync.Mutex
 	err      error // of all requests
 	fields   string
 	items    []item
 	version  string
-	pause    time.Duration // before the items of a list
+	pause    time.Duration // pause before the items of a list
 	requests int
-	times    []time.Time // of requests, since the last call of fail
+	times    []time.Time // times of the requests since the last call of fail
 	lists    int
 	watches  []*scriptedEvents
 }
 
-// tooMany is how many requests are answered at most: a loop without pauses takes no
-// time in a bubble, and would not end.
+// tooMany is the maximum number of requests. A loop without pauses takes no time in a bubble and
+// would never end.
 const tooMany = 1000
 
-// request returns the error that a request is answered with.
+// request returns the error for a request.
 func (s *scripted) request(ctx context.Context) error {
 	s.mu.Lock()
 	s.requests++
@@ -78,8 +79,8 @@ func (s *scripted) request(ctx context.Context) error {
 	return cmp.Or(ctx.Err(), err)
 }
 
-// fail answers all requests by an error from now on, unless it is nil. It returns when there were requests since it was
-// last called.
+// fail makes all further requests fail with err unless err is nil. It returns the times of the
+// requests since its last call.
 func (s *scripted) fail(err error) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +89,7 @@ func (s *scripted) fail(err error) []time.Time {
 	return times
 }
 
-// all is a list of the items.
+// all returns the items as a list.
 func (s *scripted) all() (metav1.ListMeta, []item, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,28 +145,27 @@ func (s *scripted) Watch(ctx context.Context, o metav1.ListOptions) (decode.Even
 	return e, nil
 }
 
-// become changes what is listed.
+// become changes the listed items.
 func (s *scripted) become(version string, items ...item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version, s.items = version, items
 }
 
-// newestVersion returns the version of what is listed.
 func (s *scripted) newestVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
 }
 
-// hang makes lists begin, but not end.
+// hang makes lists begin but never end.
 func (s *scripted) hang() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pause = time.Hour
 }
 
-// opened returns the watches that have been answered, once nothing is under way.
+// opened returns the accepted watches once all goroutines are idle.
 func (s *scripted) opened() []*scriptedEvents {
 	synctest.Wait()
 	s.mu.Lock()
@@ -173,13 +173,13 @@ func (s *scripted) opened() []*scriptedEvents {
 	return slices.Clone(s.watches)
 }
 
-// newest returns the newest watch, once nothing is under way.
+// newest returns the newest watch once all goroutines are idle.
 func (s *scripted) newest() *scriptedEvents {
 	all := s.opened()
 	return all[len(all)-1]
 }
 
-// scriptedEvents are those of one watch, and may be sent to after its end.
+// scriptedEvents has the events of one watch. Events may also be sent after its end.
 type scriptedEvents struct {
 	metav1.ListOptions
 	ctx  context.Context
@@ -190,7 +190,7 @@ type scriptedEvents struct {
 
 type scriptedEvent struct {
 	decode.Event[*corev1.Secret]
-	err error // in the place of the event
+	err error // an error in place of an event
 }
 
 func newEvents(ctx context.Context, o metav1.ListOptions) *scriptedEvents {
@@ -216,7 +216,7 @@ func (e *scriptedEvents) Close() error {
 	return nil
 }
 
-// stop ends the watch, as a server does.
+// stop ends the watch from the server's side.
 func (e *scriptedEvents) stop() { _ = e.Close() }
 
 func (e *scriptedEvents) isClosed() bool {
@@ -232,7 +232,6 @@ func (e *scriptedEvents) send(event decode.Event[*corev1.Secret]) (sent bool) {
 	return e.sendOr(scriptedEvent{Event: event})
 }
 
-// fail sends an error.
 func (e *scriptedEvents) fail(err error) { e.sendOr(scriptedEvent{err: err}) }
 
 func (e *scriptedEvents) sendOr(event scriptedEvent) (sent bool) {
@@ -244,7 +243,7 @@ func (e *scriptedEvents) sendOr(event scriptedEvent) (sent bool) {
 	}
 }
 
-// event sends an event of an item with that version.
+// event sends an event of an item with the given version.
 func (e *scriptedEvents) event(what watch.EventType, version string, i item) (sent bool) {
 	if i.object != nil {
 		i.object = i.object.DeepCopy()
@@ -258,7 +257,7 @@ func (e *scriptedEvents) bookmark(version string) {
 	e.send(decode.Event[*corev1.Secret]{Type: watch.Bookmark, Object: o})
 }
 
-// run follows the Source in a bubble for as long as f takes.
+// run caches the objects of the Source in a bubble while f runs.
 func (s *scripted) run(t *testing.T, o Options, f func(t *testing.T, g *Group, known texts)) {
 	synctest.Test(t, func(t *testing.T) {
 		known := texts{}
@@ -269,7 +268,8 @@ func (s *scripted) run(t *testing.T, o Options, f func(t *testing.T, g *Group, k
 	})
 }
 
-// runNoting is run for what is found to be troubles, of a Secret if the test gives nothing else.
+// runNoting is like run, but passes f a function that returns the troubles found so far. The Source
+// lists a Secret unless the test sets other items.
 func (s *scripted) runNoting(t *testing.T, o Options, f func(g *Group, known texts, troubles func() []string)) {
 	var seen notes
 	o.Trouble = func(resource, text string) { seen.add(resource + ": " + text) }
@@ -279,7 +279,7 @@ func (s *scripted) runNoting(t *testing.T, o Options, f func(g *Group, known tex
 	s.run(t, o, func(_ *testing.T, g *Group, known texts) { f(g, known, seen.take) })
 }
 
-// notes are what has been called since a test has last asked.
+// notes collects texts until the test takes them.
 type notes struct {
 	mu   sync.Mutex
 	seen []string
@@ -291,7 +291,7 @@ func (n *notes) add(text string) {
 	n.seen = append(n.seen, text)
 }
 
-// take returns them once nothing is under way.
+// take returns the texts once all goroutines are idle, and drops them.
 func (n *notes) take() (list []string) {
 	synctest.Wait()
 	n.mu.Lock()
@@ -300,10 +300,10 @@ func (n *notes) take() (list []string) {
 	return list
 }
 
-// texts is a Store of labels.
+// texts is a Store that caches a label.
 type texts map[string]string
 
-// textsMu is for tests that read a Store while it is filled.
+// textsMu guards all texts, for tests that read a Store while it changes.
 var textsMu sync.Mutex
 
 func (n texts) Put(key, value string) {
@@ -324,7 +324,7 @@ func (n texts) PrepareDrop(string) {}
 
 func (n texts) Keys(yield func(string) bool) { maps.Keys(n)(yield) }
 
-// has reports whether a Secret is kept, once nothing is under way.
+// has reports whether a Secret is cached once all goroutines are idle.
 func (n texts) has(name string) bool {
 	synctest.Wait()
 	textsMu.Lock()
@@ -333,7 +333,8 @@ func (n texts) has(name string) bool {
 	return has
 }
 
-// secrets is a needed Kind of which the label x is kept, unless that is none.
+// secrets returns a needed Kind that caches the label x. It does not cache Secrets whose label is
+// none.
 func secrets(from decode.Source[*corev1.Secret], known texts) Kind[*corev1.Secret, string] {
 	return Kind[*corev1.Secret, string]{
 		Name: "secrets", Needed: true, Source: from, Into: known,
@@ -343,10 +344,10 @@ func secrets(from decode.Source[*corev1.Secret], known texts) Kind[*corev1.Secre
 	}
 }
 
-// textSize is the size of a value of secrets.
+// textSize returns the size of a value of secrets.
 func textSize(text, _ string) int64 { return 240 + int64(len(text)) }
 
-// start runs a Group, and returns what ends it.
+// start runs a Group until end is called.
 func start(t *testing.T, g *Group, synced func()) (end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -16,7 +16,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// sharingFeed is a feed that no Group runs, with a budget, whose objects share their label.
+// sharingFeed returns a feed outside of a Group. It has a memory cap, and its objects share their
+// label.
 func sharingFeed(limit int64) *feed[*corev1.Secret, unique.Handle[string]] {
 	r := New(Kind[*corev1.Secret, unique.Handle[string]]{
 		Name: "secrets", Into: Map[unique.Handle[string]]{}, Same: sameAs[unique.Handle[string]],
@@ -30,7 +31,8 @@ func sharingFeed(limit int64) *feed[*corev1.Secret, unique.Handle[string]] {
 	return r.feed.(*feed[*corev1.Secret, unique.Handle[string]])
 }
 
-// TestStageRefused: a list that the budget refuses leaves charged what is kept, with what that shares with the list.
+// TestStageRefused checks that a list that exceeds the memory cap leaves the size of the cache
+// unchanged, including values that the cache shares with the list.
 func TestStageRefused(t *testing.T) {
 	f := sharingFeed(64 << 10)
 	text := strings.Repeat("x", 40<<10)
@@ -47,12 +49,12 @@ func TestStageRefused(t *testing.T) {
 	}
 	if after := f.account.memory.Usage().Used; after != before || before < 40<<10 ||
 		f.account.shared[unique.Make(text)].cached != 1 {
-		t.Errorf("%d bytes are charged, and %d before", after, before)
+		t.Errorf("%d bytes count after the list, and %d before", after, before)
 	}
 }
 
-// TestStageAgain: an object that a list has again and again takes the room of one, and is charged
-// each time, so that such a list ends. At its end it is charged once.
+// TestStageAgain checks that repetitions of an object in a list take the space of one object but
+// count each time, so that an endless list ends. At the end of a list, the object counts once.
 func TestStageAgain(t *testing.T) {
 	f := sharingFeed(64 << 10)
 	f.beginList()
@@ -79,11 +81,12 @@ func TestStageAgain(t *testing.T) {
 	f.commit()
 	if used, want := f.account.memory.Usage().Used, one(0).size+f.account.sums.cachedShared; used != want ||
 		len(f.account.shared) != 1 {
-		t.Errorf("%d bytes are charged at the end, not %d; shared: %v", used, want, f.account.shared)
+		t.Errorf("%d bytes count at the end instead of %d; shared: %v", used, want, f.account.shared)
 	}
 }
 
-// TestStageNothing: what a list has without end is over budget, also if nothing of it is kept.
+// TestStageNothing checks that an endless list exceeds the memory cap even if none of its objects
+// is cached.
 func TestStageNothing(t *testing.T) {
 	const limit = 64 << 10
 	f := sharingFeed(limit)
@@ -97,12 +100,13 @@ func TestStageNothing(t *testing.T) {
 		t.Errorf("after %d objects: %v", n, err)
 	}
 	if f.abandonList(); f.account.memory.Usage().Used != 0 {
-		t.Errorf("%d bytes are charged", f.account.memory.Usage().Used)
+		t.Errorf("%d bytes count", f.account.memory.Usage().Used)
 	}
 }
 
-// TestOverBudget: a list without end is cut off by the budget, and so are events; what was kept stays. It
-// is tried again after a pause, not in a loop, and once the API is well it is followed as ever.
+// TestOverBudget checks that the memory cap ends endless lists and events, and that cached objects
+// stay. Lists are retried after a pause. Once the API behaves, its objects are listed and watched
+// again.
 func TestOverBudget(t *testing.T) {
 	for _, needed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("needed=%v", needed), func(t *testing.T) {
@@ -117,7 +121,7 @@ func testOverBudget(t *testing.T, needed bool) {
 	few := b.Usage().Used
 	objects := func() int { return group.Health().Resources[0].Objects }
 	if objects() != 2 || few < 2*textSize("", "") || few > 4*textSize("", "") {
-		t.Fatalf("at first %d objects, %d bytes", objects(), few)
+		t.Fatalf("before the flood, %d objects, %d bytes", objects(), few)
 	}
 	expectOver := func(what string) {
 		t.Helper()
@@ -128,7 +132,7 @@ func testOverBudget(t *testing.T, needed bool) {
 			t.Fatalf("%s: %+v", what, h)
 		}
 		if used := b.Usage().Used; used > 64<<10 {
-			t.Errorf("%s: %d bytes are charged", what, used)
+			t.Errorf("%s: %d bytes count", what, used)
 		}
 	}
 	f.mu.Lock()
@@ -139,7 +143,7 @@ func testOverBudget(t *testing.T, needed bool) {
 	expectOver("events")
 	before := objects()
 	if before < 30 || before > 60 {
-		t.Errorf("%d objects are kept", before)
+		t.Errorf("%d objects are cached", before)
 	}
 	time.Sleep(10 * time.Minute)
 	expectOver("lists")
@@ -150,7 +154,7 @@ func testOverBudget(t *testing.T, needed bool) {
 	f.objects, f.label = 2, ""
 	f.mu.Unlock()
 	if objects() != before {
-		t.Errorf("%d objects of %d have stayed", objects(), before)
+		t.Errorf("%d objects of %d are still cached", objects(), before)
 	}
 	time.Sleep(maxOverPause + 10*time.Second)
 	synctest.Wait()
@@ -159,9 +163,9 @@ func testOverBudget(t *testing.T, needed bool) {
 	}
 }
 
-// TestStaged checks what counts while a list is read: the larger of cache and list, and what is staged beside the
-// cache. Objects that are cached as they are take next to nothing there. A list of objects that all differ fits if it
-// fits alone.
+// TestStaged checks the memory that counts during a list: the larger of cache and list, and the
+// staged part of the list. Unchanged objects take hardly any staged memory. A list of entirely new
+// objects fits if it fits alone.
 func TestStaged(t *testing.T) {
 	b := NewMemoryCap(4000)
 	r := New(secrets(nil, texts{}))
@@ -200,8 +204,8 @@ func TestStaged(t *testing.T) {
 	}
 }
 
-// TestMemoryCap checks that neither figure exceeds the cap, that add refuses nothing else, and that bytes can always
-// be given back.
+// TestMemoryCap checks that neither figure exceeds the cap, that add rejects nothing that fits, and
+// that memory can always be released.
 func TestMemoryCap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.Int64Range(1, 200).Draw(t, "limit")
@@ -251,13 +255,13 @@ func TestMemoryCapErrors(t *testing.T) {
 	}
 }
 
-// modelObject is an object of a model: its size, and the values that it shares with others.
+// modelObject is an object of a model. It has a size and shares values with other objects.
 type modelObject struct {
 	size   int64
 	shared []int
 }
 
-// handles has shared values whose size is a thousand times their number.
+// handles returns the shared values. The size of a value is a thousand times its number.
 func (o modelObject) handles() handles {
 	return func(yield func(any, int64) bool) {
 		for _, n := range o.shared {
@@ -268,7 +272,7 @@ func (o modelObject) handles() handles {
 	}
 }
 
-// total returns what objects take, with shared values once, and those values.
+// total returns the memory that objects take, and their shared values, which count once.
 func total(objects map[string]modelObject) (bytes int64, shared map[int]bool) {
 	shared = make(map[int]bool)
 	for _, o := range objects {
@@ -287,14 +291,15 @@ func sizeOfShared(all map[int]bool) (bytes int64) {
 	return bytes
 }
 
-// TestKept compares what counts of a resource with a model: the larger of the cache and the list that is being read,
-// and what the list has beside the cache, with shared values once in each. Whatever the cap refuses changes nothing.
+// TestKept compares the counted memory of a resource with a model. The model counts the larger of
+// cache and current list, and the memory of the list beside the cache. Shared values count once in
+// each. A rejected change has no effect.
 func TestKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.Int64Range(1000, 100_000).Draw(t, "limit")
 		k := newAccount(NewMemoryCap(limit), "pods", newPrints())
 		cached, listed := map[string]modelObject{}, map[string]modelObject{}
-		extra, same := int64(0), int64(0) // listed without being cached afterwards; listed as they are cached
+		extra, same := int64(0), int64(0) // listed but not cached afterwards; listed without a change
 
 		object := func(t *rapid.T) modelObject {
 			return modelObject{
@@ -303,10 +308,10 @@ func TestKept(t *testing.T) {
 			}
 		}
 		key := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"})
-		fresh := func(t *rapid.T) string { // a key that is not in the list
+		fresh := func(t *rapid.T) string { // a key that the list does not have
 			name := key.Draw(t, "key")
 			if _, ok := listed[name]; ok {
-				t.Skip("it is in the list")
+				t.Skip("the object is in the list")
 			}
 			return name
 		}
@@ -323,7 +328,7 @@ func TestKept(t *testing.T) {
 			"drop": func(t *rapid.T) {
 				name := key.Draw(t, "key")
 				if _, ok := cached[name]; !ok || len(listed) > 0 {
-					t.Skip("it is not cached")
+					t.Skip("the object is not cached")
 				}
 				k.drop(name, cached[name].handles())
 				delete(cached, name)
@@ -338,7 +343,7 @@ func TestKept(t *testing.T) {
 				name := fresh(t)
 				o, ok := cached[name]
 				if !ok {
-					t.Skip("it is not cached")
+					t.Skip("the object is not cached")
 				}
 				if k.stageSame(name, o.handles()) == nil {
 					listed[name] = o
@@ -358,7 +363,7 @@ func TestKept(t *testing.T) {
 			"commit": func(t *rapid.T) {
 				fits := func() {
 					t.Helper()
-					if k.memory.counted > limit { // or events of other resources would be refused meanwhile
+					if k.memory.counted > limit { // otherwise, events of other resources would be rejected meanwhile
 						t.Fatalf("%d exceed %d while a list replaces the cache", k.memory.counted, limit)
 					}
 				}
@@ -392,7 +397,7 @@ func TestKept(t *testing.T) {
 					t.Fatalf("%d and %d exceed %d", counted, staged, limit)
 				}
 				if len(cached)+len(listed) == 0 && len(k.shared)+len(k.sizes) > 0 {
-					t.Fatalf("%v and %v are left", k.shared, k.sizes)
+					t.Fatalf("shared values %v and sizes %v are left", k.shared, k.sizes)
 				}
 			},
 		})
