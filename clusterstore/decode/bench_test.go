@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// meshedPod is as large as those of a real cluster: a container, Linkerd's proxy and its init container.
+// meshedPod returns a Pod of realistic size. It has a container, Linkerd's proxy and its init
+// container.
 func meshedPod(i int) *corev1.Pod {
 	yes, now := true, metav1.Time{Time: time.Unix(1_700_000_000, 0)}
 	env := func(names ...string) (list []corev1.EnvVar) {
@@ -150,7 +151,7 @@ func meshedPod(i int) *corev1.Pod {
 	}
 }
 
-// BenchmarkPod decodes a Pod by its table and, as client-go does, by its own Unmarshal.
+// BenchmarkPod decodes a Pod with its table and, like client-go, with the Pod's own Unmarshal.
 func BenchmarkPod(b *testing.B) {
 	data, err := meshedPod(1).Marshal()
 	must(b, err)
@@ -170,7 +171,7 @@ func BenchmarkPod(b *testing.B) {
 	})
 }
 
-// repeated is a body without end.
+// repeated is an endless body.
 type repeated struct {
 	data []byte
 	at   int
@@ -182,7 +183,8 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestRoom: what a decoder keeps for the next object is bounded, whatever the objects before were like.
+// TestRoom checks that the memory that a decoder reuses is bounded, whatever objects it has decoded
+// before.
 func TestRoom(t *testing.T) {
 	const decoders, most = 4, 600 << 10
 	var objects [][]byte
@@ -235,9 +237,9 @@ func TestRoom(t *testing.T) {
 		kept = append(kept, p, e)
 	}
 	if each := (heap() - before) / decoders; each > most {
-		t.Errorf("two decoders keep %d bytes", each)
+		t.Errorf("two decoders hold %d bytes", each)
 	} else {
-		t.Logf("two decoders keep %d bytes", each)
+		t.Logf("two decoders hold %d bytes", each)
 	}
 	runtime.KeepAlive(kept)
 	runtime.KeepAlive(objects)

@@ -22,7 +22,8 @@ import (
 	"isthmus/clusterstore/internal/clustertest"
 )
 
-// heldCustom are the kinds in JSON, whose lists and events are held against their types' own way to decode an object.
+// heldCustom has a comparison for each kind in JSON. It compares lists and events with the decoding
+// of the kind's own type.
 var heldCustom = []func(t testing.TB, data string){
 	compareCustom[Server](func(s Sources) Source[*Server] { return s.Servers }, "policy.linkerd.io/v1beta3", "Server"),
 	compareCustom[ExternalWorkload](
@@ -46,7 +47,7 @@ var heldCustom = []func(t testing.TB, data string){
 	}, "multicluster.x-k8s.io/v1alpha1", "ServiceImport"),
 }
 
-// compareCustom reads one object, which is valid JSON, twice in a list, and by an event.
+// compareCustom decodes one object of valid JSON twice in a list and once in an event.
 func compareCustom[T any, O interface {
 	*T
 	Object
@@ -89,7 +90,7 @@ func compareCustom[T any, O interface {
 	}
 }
 
-// TestCustom: every object in JSON is read as its type reads it, wherever it comes.
+// TestCustom checks that each object in JSON is decoded as by its own type, in lists and events.
 func TestCustom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMaker(rapid.Uint64().Draw(rt, "seed"), 3)
@@ -116,7 +117,7 @@ var customKinds = []schema.GroupVersionKind{
 	MCSVersions[0].WithKind("ServiceExport"), MCSVersions[1].WithKind("ServiceImport"),
 }
 
-// customObject is an object in JSON.
+// customObject returns a random object of a kind as JSON.
 func customObject(m clustertest.Maker, t interface{ Fatal(...any) }, kind int) string {
 	o := []Object{
 		&Server{}, &ExternalWorkload{}, &ServiceProfile{}, &Link{}, &mcs.ServiceExport{},
@@ -131,7 +132,7 @@ func customObject(m clustertest.Maker, t interface{ Fatal(...any) }, kind int) s
 	return string(data)
 }
 
-// FuzzCustom does so with any JSON.
+// FuzzCustom is TestCustom with any JSON.
 func FuzzCustom(f *testing.F) {
 	for i := range heldCustom {
 		for seed := range uint64(4) {
@@ -146,8 +147,8 @@ func FuzzCustom(f *testing.F) {
 	})
 }
 
-// TestNewest: of a kind's versions the newest is read that the API server has; another error than that it has not
-// ends that.
+// TestNewest checks that the newest version that the API server has is used. An error other than
+// "not found" ends the search.
 func TestNewest(t *testing.T) {
 	var asked []string
 	codes := map[string]int{}
@@ -188,7 +189,7 @@ func TestNewest(t *testing.T) {
 			var status apierrors.APIStatus
 			if errors.As(err, &status); c.fails == 0 && (err != nil || n != 1) ||
 				c.fails != 0 && (status == nil || status.Status().Code != c.fails) || fmt.Sprint(asked) != c.asked {
-				t.Errorf("%s, %v: %d objects, %v; asked %v", what, c.codes, n, err, asked)
+				t.Errorf("%s, %v: %d objects, %v; requested %v", what, c.codes, n, err, asked)
 			}
 			asked = nil
 		}

@@ -22,7 +22,7 @@ func newMaker(seed, stream uint64) clustertest.Maker {
 	return clustertest.Maker{Rand: rand.New(rand.NewPCG(seed, stream))}
 }
 
-// prune leaves only the used fields of an object that client-go has decoded.
+// prune clears the unused fields of an object that client-go has decoded.
 func prune(o Object, used string) {
 	clustertest.Prune(reflect.ValueOf(o).Elem(), strings.Fields(used))
 	annotations := o.GetAnnotations()
@@ -61,7 +61,7 @@ func prune(o Object, used string) {
 	}
 }
 
-// odd has specs of the wrong form, with a part of the expected reason.
+// odd has specs of the wrong form. The value is a part of the expected reason.
 var odd = map[string]string{
 	`"text"`:                    "spec: ",
 	`[]`:                        "spec: ",
@@ -75,19 +75,20 @@ var odd = map[string]string{
 	`{"proxyProtocol":["opaque"]}`:                               "proxyProtocol",
 }
 
-// TestServers: specs of Servers, malformed and valid; of malformed ones the metadata is read.
+// TestServers checks how valid and malformed specs of Servers are decoded. The metadata of a
+// malformed Server is decoded.
 func TestServers(t *testing.T) {
 	read := func(spec string) (s Server) {
 		if err := json.Unmarshal(
 			[]byte(`{"metadata":{"name":"n","labels":{"a":"b"}},"spec":`+spec+`}`), &s,
 		); err != nil || s.Name != "n" || s.Labels["a"] != "b" {
-			t.Errorf("%s is read as %+v, %v", spec, s, err)
+			t.Errorf("%s is decoded as %+v, %v", spec, s, err)
 		}
 		return s
 	}
 	for spec, reason := range odd {
 		if s := read(spec); !strings.Contains(s.Invalid, reason) || !reflect.DeepEqual(s.Spec, ServerSpec{}) {
-			t.Errorf("%s is read as %+v", spec, s)
+			t.Errorf("%s is decoded as %+v", spec, s)
 		}
 	}
 	good := ServerSpec{
@@ -104,7 +105,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestOthers: specs and statuses of the other kinds, valid and malformed.
+// TestOthers checks how valid and malformed specs and statuses of the other kinds are decoded.
 func TestOthers(t *testing.T) {
 	for _, x := range []struct{ spec, status, invalid string }{
 		{
@@ -124,10 +125,10 @@ func TestOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w.Name != "v" || !strings.Contains(w.Invalid, x.invalid) || (w.Invalid == "") != (x.invalid == "") {
-			t.Errorf("%s is read as %+v", x.spec, w)
+			t.Errorf("%s is decoded as %+v", x.spec, w)
 		}
 		if ready := strings.Contains(x.status, "Ready"); ready != (len(w.Status.Conditions) == 1) {
-			t.Errorf("status %s is read as %+v", x.status, w.Status)
+			t.Errorf("status %s is decoded as %+v", x.status, w.Status)
 		}
 	}
 	const profile = `{"metadata":{"name":"web.ns.svc.cluster.local"},"spec":{
@@ -170,7 +171,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// FuzzSpec: no content of a spec or status is an error.
+// FuzzSpec checks that no content of a spec or status causes an error.
 func FuzzSpec(f *testing.F) {
 	for spec := range odd {
 		f.Add(spec, spec)
@@ -197,7 +198,8 @@ func FuzzSpec(f *testing.F) {
 	})
 }
 
-// TestRetryAfter: a header Retry-After is a number of seconds or a date. Anything else counts as none.
+// TestRetryAfter checks that a Retry-After header is a number of seconds or a date. Any other value
+// is ignored.
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for text, want := range map[string]int32{
@@ -212,7 +214,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// FuzzRetryAfter: no header makes a client wait for longer than the maximum.
+// FuzzRetryAfter checks that no header makes a client wait longer than the maximum.
 func FuzzRetryAfter(f *testing.F) {
 	f.Add("10")
 	f.Add("Fri, 02 Jan 2026 03:04:05 GMT")

@@ -15,14 +15,14 @@ import (
 	"isthmus/clusterstore/internal/clustertest"
 )
 
-// message is what client-go's types can do.
+// message has the methods of client-go's types that the tests need.
 type message interface {
 	Object
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
 }
 
-// held is a kind whose table is held against client-go's own decoding.
+// held is a kind whose table is compared with client-go's own decoding.
 type held struct {
 	name   string
 	used   string
@@ -51,7 +51,7 @@ var heldKinds = []held{
 	hold[corev1.Node](nodes, clustertest.UsedNode), hold[metav1.PartialObjectMetadata](partials, clustertest.UsedMeta),
 }
 
-// compare decodes data by the table and by client-go. It returns the errors.
+// compare decodes data with the table and with client-go, and returns both errors.
 func (h held) compare(t testing.TB, data []byte) (ours, theirs error) {
 	want := h.empty()
 	if theirs = want.Unmarshal(bytes.Clone(data)); theirs == nil {
@@ -66,7 +66,7 @@ func (h held) compare(t testing.TB, data []byte) (ours, theirs error) {
 	return ours, theirs
 }
 
-// TestTables: of every object tables decode what client-go does, and only what is used.
+// TestTables checks that tables decode each object like client-go, but only its used fields.
 func TestTables(t *testing.T) {
 	for _, h := range heldKinds {
 		t.Run(h.name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestTablesDecodeUsed: if all fields of an object are set, so are all that are used.
+// TestTablesDecodeUsed checks that the random objects of the tests set every used field.
 func TestTablesDecodeUsed(t *testing.T) {
 	for _, h := range heldKinds {
 		seen := make(map[string]bool)
@@ -100,13 +100,14 @@ func TestTablesDecodeUsed(t *testing.T) {
 		}
 		for path, ok := range seen {
 			if !ok {
-				t.Errorf("%s: no object has %s: the tests compare nothing of it", h.name, path)
+				t.Errorf("%s: no object sets %s, so the tests do not compare that field", h.name, path)
 			}
 		}
 	}
 }
 
-// FuzzTables: of garbled bytes that client-go can decode, tables decode the same, or refuse them.
+// FuzzTables checks garbled input that client-go can decode. A table must decode it to the same
+// object or refuse it.
 func FuzzTables(f *testing.F) {
 	for i, h := range heldKinds {
 		for seed := range uint64(5) {

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// sends is an API server that answers every request by the same.
+// sends is an API server that has the same response for every request.
 type sends struct {
 	code        int
 	contentType string
@@ -55,7 +55,7 @@ func textSource(body string) Sources {
 
 var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
-// wrapped is an object as API servers send it by itself.
+// wrapped encodes an object as API servers send it outside of lists.
 func wrapped(t testing.TB, kind schema.GroupVersionKind, raw []byte) []byte {
 	version, name := kind.ToAPIVersionAndKind()
 	data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: name}, Raw: raw}).Marshal()
@@ -63,7 +63,7 @@ func wrapped(t testing.TB, kind schema.GroupVersionKind, raw []byte) []byte {
 	return append([]byte("k8s\x00"), data...)
 }
 
-// podList is a list of encoded Pods.
+// podList encodes a list of encoded Pods.
 func podList(t testing.TB, pods ...[]byte) []byte {
 	head, err := (&metav1.ListMeta{ResourceVersion: "7", Continue: "more"}).Marshal()
 	must(t, err)
@@ -80,14 +80,14 @@ func appendField(to []byte, number protowire.Number, data []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(to, number, protowire.BytesType), data)
 }
 
-// frame is an event as watches send it.
+// frame encodes an event of a watch.
 func frame(t testing.TB, as string, object []byte) []byte {
 	event, err := (&metav1.WatchEvent{Type: as, Object: runtime.RawExtension{Raw: object}}).Marshal()
 	must(t, err)
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...)
 }
 
-// pod is an encoded Pod, with a field of its spec that is not used of so many bytes.
+// pod encodes a Pod. An unused field of its spec has size bytes.
 func pod(t testing.TB, name string, size int, options ...func(*corev1.Pod)) []byte {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: "v" + name},
@@ -108,7 +108,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// describe is what a callback has got.
+// describe renders the arguments of a callback.
 func describe[O Object](o O, refused *Refused) string {
 	if refused != nil {
 		return fmt.Sprintf("%s/%s@%s: %v", refused.Namespace, refused.Name, refused.ResourceVersion, refused.Err)
@@ -146,7 +146,8 @@ func equal(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// TestList: objects come one by one, whatever their size, and a list goes on after one that is refused.
+// TestList checks that objects of any size are decoded one by one, and that a list continues after
+// a refused object.
 func TestList(t *testing.T) {
 	largeMeta := func(p *corev1.Pod) { p.Annotations = map[string]string{"a": strings.Repeat("x", 100<<10)} }
 	large, largest := pod(t, "c", maxObject), pod(t, "f", maxObject, largeMeta)
@@ -175,7 +176,7 @@ func TestList(t *testing.T) {
 const serverText = `{"apiVersion":"policy.linkerd.io/v1beta3","kind":"Server","metadata":{"namespace":"ns",` +
 	`"name":%q,"resourceVersion":"1"},"spec":{"port":80}}`
 
-// TestJSONList: the list's metadata may come after its items, and so may its kind.
+// TestJSONList checks that the metadata and the kind of a list may follow its items.
 func TestJSONList(t *testing.T) {
 	item := func(name string) string { return fmt.Sprintf(serverText, name) }
 	large := strings.Replace(item("b"), `"port":80`, `"x":"`+strings.Repeat("x", maxSmall)+`"`, 1)
@@ -200,7 +201,8 @@ func TestJSONList(t *testing.T) {
 	}
 }
 
-// TestEndlessValues: blanks between two values that come without an end are an error, and so is a value.
+// TestEndlessValues checks that an endless value is an error, and so is endless space between two
+// values.
 func TestEndlessValues(t *testing.T) {
 	object := fmt.Sprintf(serverText, "a")
 	event := "\n" + `{"type":"ADDED","object":` + object + `}` + "\r\n\t "
@@ -245,7 +247,7 @@ func TestEndlessValues(t *testing.T) {
 	}
 }
 
-// watching calls look before each read.
+// watching is a reader that calls look before each read.
 type watching struct {
 	io.Reader
 	look func()
@@ -253,7 +255,7 @@ type watching struct {
 
 func (w watching) Read(p []byte) (int, error) { w.look(); return w.Reader.Read(p) }
 
-// TestBlanksBounded: wherever blanks stand between two values, 64 KiB are read, and what comes with them.
+// TestBlanksBounded checks that a decoder reads at most 64 KiB of space between two values.
 func TestBlanksBounded(t *testing.T) {
 	object := fmt.Sprintf(serverText, "a")
 	for _, before := range []string{
@@ -270,7 +272,8 @@ func TestBlanksBounded(t *testing.T) {
 	}
 }
 
-// TestLargeGoesOn: a list holds up others' large objects for no longer than it has one itself.
+// TestLargeGoesOn checks that a list delays large objects of other lists only while it holds a
+// large object itself.
 func TestLargeGoesOn(t *testing.T) {
 	large := strings.Replace(fmt.Sprintf(serverText, "a"), `"port":80`, `"x":"`+strings.Repeat("x", 2*maxSmall)+`"`, 1)
 	var a *api
@@ -283,14 +286,14 @@ func TestLargeGoesOn(t *testing.T) {
 	a = from.Servers.(*source[*Server]).api
 	got, _, _ := listed(from.Servers)
 	if equal(t, got, "ns/a@1", "ns/a@1"); most != 1 || last != 0 {
-		t.Errorf("%d, in the end %d are held", most, last)
+		t.Errorf("%d large objects are held, and %d at the end", most, last)
 	}
 }
 
 // TestCutOff checks that a response that is truncated anywhere is an error.
 func TestCutOff(t *testing.T) {
 	whole := podList(t, pod(t, "a", 0), pod(t, "b", 10))
-	for n := range len(whole) - 4 { // after the list come two empty texts
+	for n := range len(whole) - 4 { // two empty texts follow the list
 		_, _, err := listed(binarySource(whole[:n]).Pods)
 		if err == nil || !strings.Contains(err.Error(), "truncated") {
 			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
@@ -322,7 +325,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestNoKey: an object that could be any ends the answer.
+// TestNoKey checks that an object whose key cannot be decoded ends the response with an error.
 func TestNoKey(t *testing.T) {
 	long := strings.Repeat("x", maxName+1)
 	version := func(p *corev1.Pod) { p.ResourceVersion = long }
@@ -366,7 +369,7 @@ func TestNoKey(t *testing.T) {
 	}
 }
 
-// TestOther: what is no answer to the request is an error.
+// TestOther checks that a response that does not fit the request is an error.
 func TestOther(t *testing.T) {
 	other := schema.GroupVersionKind{Version: "v1", Kind: "ServiceList"}
 	for want, err := range map[string]error{
@@ -398,7 +401,7 @@ func TestOther(t *testing.T) {
 	}
 	const reset = "read: connection reset by peer"
 	if !utilnet.IsProbableEOF(errors.New(reset)) {
-		t.Error("client-go does not take this for the end of a watch")
+		t.Error("client-go does not treat this error as the end of a watch")
 	}
 	for _, err := range []error{
 		watchError(t, binarySource(frame(t, reset, wrapped(t, podKind, pod(t, "a", 0)))).Pods),
@@ -414,7 +417,8 @@ func listError[O Object](from Source[O]) error { _, _, err := listed(from); retu
 
 func watchError[O Object](t *testing.T, from Source[O]) error { _, err := watched(t, from); return err }
 
-// TestWatch: events of all types, and what ends a watch. Deletions and bookmarks are never refused.
+// TestWatch checks events of all types and the errors that end a watch. Deletions and bookmarks are
+// never refused.
 func TestWatch(t *testing.T) {
 	many := func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, 1_001) }
 	owners := func(p *corev1.Pod) { p.OwnerReferences = make([]metav1.OwnerReference, 1_001) }
@@ -448,13 +452,13 @@ func TestWatch(t *testing.T) {
 	}
 	got, err := watched(t, binarySource(body).Pods)
 	if !apierrors.IsResourceExpired(err) {
-		t.Errorf("the end is %v", err)
+		t.Errorf("the watch ended with %v", err)
 	}
 	equal(t, got, "ADDED ns/a@va", "MODIFIED ns/b@vb", "MODIFIED ns/c@vc: it has more than 1000 "+
 		"spec.containers", fmt.Sprintf("MODIFIED ns/d@vd: it is larger than 4 MiB (%d bytes)", len(large)-4),
 		"DELETED ns/e@ve", "DELETED ns/f@vf", "DELETED ns/g@vg", "BOOKMARK /@9")
 
-	// An error that would take a lot of memory, if all of it were decoded.
+	// Decoding all of this error would take much memory.
 	causes := bytes.Repeat(appendField(nil, 4, nil), 1<<20)
 	if err := watchError(
 		t, binarySource(frame(t, "ERROR", wrapped(t, status, appendField(nil, 5, causes)))).Pods,
@@ -472,7 +476,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestJSONWatch is TestWatch for what comes in JSON.
+// TestJSONWatch is TestWatch for JSON.
 func TestJSONWatch(t *testing.T) {
 	event := func(as, name string, more string) string {
 		return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", as, strings.Replace(
@@ -486,7 +490,7 @@ func TestJSONWatch(t *testing.T) {
 		`"resourceVersion":"9"},"kind":"Server","apiVersion":"policy.linkerd.io/v1beta3"}}`+
 		`{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired"}}`).Servers)
 	if !apierrors.IsResourceExpired(err) {
-		t.Errorf("the end is %v", err)
+		t.Errorf("the watch ended with %v", err)
 	}
 	equal(t, got, "ADDED ns/a@1", "MODIFIED ns/b@1: it has more than 50000 values", "DELETED ns/d@1", "BOOKMARK /@9")
 	if got, err := watched(
@@ -496,7 +500,8 @@ func TestJSONWatch(t *testing.T) {
 	}
 }
 
-// TestFailures: what an API server answers instead is the error that client-go would return.
+// TestFailures checks that error responses of an API server become the errors that client-go would
+// return.
 func TestFailures(t *testing.T) {
 	status := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no pods for ` +
 		`you","reason":"Forbidden","code":403}`
@@ -531,7 +536,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestLargeWait: of one API server one large object is in memory at a time.
+// TestLargeWait checks that only one large object of an API server is in memory at a time.
 func TestLargeWait(t *testing.T) {
 	from := binarySource(podList(t, pod(t, "a", maxSmall)))
 	a := from.Pods.(*source[*corev1.Pod]).api
@@ -544,9 +549,9 @@ func TestLargeWait(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		t.Fatalf("it did not wait: %v", err)
+		t.Fatalf("the second list did not wait: %v", err)
 	case a.large <- struct{}{}:
-		t.Fatal("two are held")
+		t.Fatal("two large objects are in memory")
 	default:
 	}
 	cancel()
@@ -555,7 +560,7 @@ func TestLargeWait(t *testing.T) {
 	}
 }
 
-// FuzzAnswers: whatever a server sends, what comes of it has a name.
+// FuzzAnswers checks that each decoded or refused object has a name, whatever a server sends.
 func FuzzAnswers(f *testing.F) {
 	f.Add(podList(f, pod(f, "a", 0), pod(f, "b", 5)), frame(f, "ADDED", wrapped(f, podKind, pod(f, "a", 3))))
 	f.Add([]byte(

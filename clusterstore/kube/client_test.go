@@ -28,7 +28,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestNoRedirect: no other server gets a request, least of all with the credentials.
+// TestNoRedirect checks that a client follows no redirect, so that no other server gets a request
+// or credentials.
 func TestNoRedirect(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("requested %s with %q", r.URL, r.Header.Get("Authorization"))
@@ -54,7 +55,8 @@ func TestNoRedirect(t *testing.T) {
 	}
 }
 
-// TestNoProxyForLinks: the environment's proxy is for the local cluster only.
+// TestNoProxyForLinks checks that only the client of the local cluster uses the proxy of the
+// environment.
 func TestNoProxyForLinks(t *testing.T) {
 	for name, want := range map[federation.ClusterName]bool{federation.Local: true, "east": false} {
 		tr, err := newTransport(name, &rest.Config{Host: "https://east"})
@@ -67,7 +69,8 @@ func TestNoProxyForLinks(t *testing.T) {
 	}
 }
 
-// TestHostileError: a server's text is cut off and cleaned.
+// TestHostileError checks that the text of a server is cut to a maximum length and has no control
+// characters.
 func TestHostileError(t *testing.T) {
 	err := Printable(errors.New(strings.Repeat("line\n\x1b[31m", 1000)))
 	if text := err.Error(); len(text) > 500 || strings.ContainsAny(text, "\n\x1b") {
@@ -79,8 +82,8 @@ func TestHostileError(t *testing.T) {
 	}
 }
 
-// TestTokenIsWithheld: a token that a server sends back is not shown, not even the part
-// of it that a clipped text ends with.
+// TestTokenIsWithheld checks that no error shows a token that a server sends back, not even a part
+// at the end of a cut text.
 func TestTokenIsWithheld(t *testing.T) {
 	for _, token := range []string{"s3cret", `s3"cr\et`} {
 		c := &Client{config: &rest.Config{BearerToken: token}}
@@ -106,8 +109,9 @@ func TestTokenIsWithheld(t *testing.T) {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRetryAfter: each request is sent once, whatever Retry-After the server answers. Errors of
-// Sources have the pause that it asks for. client-go, by which Leases are written, does not wait.
+// TestRetryAfter checks that a client sends each request once, whatever Retry-After the server
+// returns. Errors of Sources have the requested pause. client-go, which writes Leases, does not
+// wait.
 func TestRetryAfter(t *testing.T) {
 	fromSources := map[string]bool{"watch": true, "watch of a custom resource": true, "list": true}
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
@@ -126,7 +130,7 @@ func TestRetryAfter(t *testing.T) {
 				err := request(t.Context(), c)
 				seconds, _ := apierrors.SuggestsClientDelay(err)
 				if n := requests.Load(); err == nil || n != 1 || fromSources[verb] != (seconds == 30) {
-					t.Errorf("%d requests, and a pause of %d s: %v", n, seconds, err)
+					t.Errorf("%d requests and a pause of %d s: %v", n, seconds, err)
 				}
 			})
 		}
@@ -143,8 +147,8 @@ const (
 	notFoundStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
 )
 
-// TestServes: a resource is absent only if discovery has answers that an API server
-// would give, and which do not have it.
+// TestServes checks that a resource counts as absent only if API discovery returns valid responses
+// without the resource.
 func TestServes(t *testing.T) {
 	type answer struct {
 		code int
@@ -153,9 +157,9 @@ func TestServes(t *testing.T) {
 	groups := func(version string) answer { return answer{200, fmt.Sprintf(groupList, version)} }
 	const list = "/apis/policy.linkerd.io/v1beta3"
 	for name, c := range map[string]struct {
-		groups, version answer // version: of the resources of v1beta3
+		groups, version answer // version has the resources of v1beta3
 		serves, unknown bool
-		asked           string // besides /apis
+		asked           string // requested paths except /apis
 	}{
 		"there":            {groups("v1beta3"), answer{200, withServers}, true, false, list},
 		"another resource": {groups("v1beta3"), answer{200, withoutServers}, false, false, list},
@@ -224,7 +228,7 @@ func TestServes(t *testing.T) {
 				schema.GroupVersion{Group: group, Version: "v1beta2"},
 			)
 			if serves != c.serves || (err != nil) != c.unknown || asked != c.asked {
-				t.Errorf("%v, %v; asked for %s", serves, err, asked)
+				t.Errorf("%v, %v; requested %s", serves, err, asked)
 			}
 		})
 	}

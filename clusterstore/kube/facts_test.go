@@ -35,8 +35,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestKeep: once the server has answered its facts are read, and again and again; what may not be read is shown, and
-// is no reason to read sooner.
+// TestKeep checks that a Keeper reads the facts of a server after its first response, and
+// periodically from then on. A refused read is shown and does not cause an earlier read.
 func TestKeep(t *testing.T) {
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,12 +69,12 @@ func TestKeep(t *testing.T) {
 		defer close(done)
 		k.Run(ctx, listed)
 	}()
-	if _, err := Version(ctx, client.Sources); err != nil { // the first answer
+	if _, err := Version(ctx, client.Sources); err != nil { // the first response
 		t.Fatal(err)
 	}
 	var before *Facts
 	for range 2 {
-		for k.Facts() == before { // until they are read, and read again
+		for k.Facts() == before { // until the facts have been read twice
 			time.Sleep(time.Millisecond)
 		}
 		before = k.Facts()
@@ -95,12 +95,13 @@ func TestKeep(t *testing.T) {
 	var none *Facts
 	var s adminapi.APIServer
 	if none.AddTo(&s); s.Anchors != nil || s.Version != "" {
-		t.Errorf("of nothing: %+v", s)
+		t.Errorf("facts of no server: %+v", s)
 	}
 }
 
-// TestAnchorsOf: trust anchors come from an API server that has them, or else the reason is an error. Whatever it
-// answers, that takes some megabytes: a list of empty Pods, as which client-go would decode it, takes hundreds.
+// TestAnchorsOf checks that the trust anchors of an API server are read, and that an error gives
+// the reason if they cannot be. No response takes more than some megabytes of memory. A list of
+// empty Pods would take hundreds if client-go decoded it.
 func TestAnchorsOf(t *testing.T) {
 	good, err := json.Marshal(map[string]any{
 		"kind":       "ConfigMap",
@@ -129,7 +130,7 @@ func TestAnchorsOf(t *testing.T) {
 				return
 			}
 			if r.URL.Path != "/api/v1/namespaces/linkerd/configmaps/"+AnchorsConfigMap {
-				t.Errorf("asked for %s", r.URL)
+				t.Errorf("requested %s", r.URL)
 			}
 			_, _ = io.WriteString(w, answer)
 		}))
@@ -152,7 +153,7 @@ func TestAnchorsOf(t *testing.T) {
 	}
 }
 
-// certificate returns one that is good for so long, in PEM.
+// certificate returns a certificate in PEM that expires after the given time.
 func certificate(t *testing.T, good time.Duration) string {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -184,7 +185,7 @@ func TestManyCertificates(t *testing.T) {
 	}
 	one := certificate(t, time.Hour)
 	if list, err := parseAnchors(one + one); err != nil || len(list) != 1 {
-		t.Errorf("%v, %v of one that is there twice", list, err)
+		t.Errorf("%v, %v for a repeated certificate", list, err)
 	}
 	if _, err := parseAnchors(all + one); err == nil || !strings.Contains(err.Error(), "more than 100") {
 		t.Error(err)
@@ -206,15 +207,15 @@ func FuzzAnchors(f *testing.F) {
 			t.Fatalf("%d anchors, %v", len(a), err)
 		}
 		if err != nil && len(text) > 20 && strings.Contains(err.Error(), text) {
-			t.Errorf("%v quotes what it has read", err)
+			t.Errorf("%v quotes its input", err)
 		}
 	})
 }
 
-// nodes is a source of so many Nodes, in pages.
+// nodes is a Source of n Nodes in pages.
 type nodes struct {
 	decode.Source[*corev1.Node]
-	n, ofPage int // 0: as many as are asked for
+	n, ofPage int // zero means as many as the request allows
 	asked     int
 }
 
@@ -238,13 +239,13 @@ func (s *nodes) List(
 	return meta, nil
 }
 
-// TestReadNetworks: the ranges of a cluster are joined, and neither an endless page nor endless pages are read to the
-// end.
+// TestReadNetworks checks that the address ranges of a cluster are merged, and that endless pages
+// and endless lists of pages are cut off.
 func TestReadNetworks(t *testing.T) {
 	for _, c := range []struct {
 		from         nodes
 		nodes, asked int
-		cidrs        string // the first and the last
+		cidrs        string // the first and the last range
 		part         bool
 	}{
 		{nodes{n: 300}, 300, 1, "[10.0.0.0/16 10.1.40.0/22]", false},
@@ -266,7 +267,8 @@ func TestReadNetworks(t *testing.T) {
 	}
 }
 
-// TestJoinOfAny: what is joined has just the addresses that were there, each in one range.
+// TestJoinOfAny checks that merged ranges contain exactly the original addresses, each in one
+// range.
 func TestJoinOfAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranges := make(map[netip.Prefix]bool)
@@ -288,7 +290,7 @@ func TestJoinOfAny(t *testing.T) {
 				}
 			}
 			if before && in != 1 || !before && in != 0 {
-				t.Fatalf("%v is in %d of %v, of %v", a, in, joined, ranges)
+				t.Fatalf("%v is in %d of %v, merged from %v", a, in, joined, ranges)
 			}
 		}
 		if !slices.IsSortedFunc(joined, netip.Prefix.Compare) {
@@ -309,7 +311,7 @@ func TestTokenExpiry(t *testing.T) {
 	}
 	for _, c := range []struct {
 		token string
-		want  int64 // 0: none
+		want  int64 // zero means no expiry
 	}{
 		{token(`{"exp":1700000000}`), 1700000000},
 		{token(`{"exp":1.7e9,"sub":"x"}`), 1700000000},
@@ -335,7 +337,8 @@ func FuzzTokenExpiry(f *testing.F) {
 	})
 }
 
-// TestWritable: JSON has all times, also those of certificates that are good until an hour of the year 10000.
+// TestWritable checks that every time can be written as JSON. Certificates may expire in the year
+// 10000.
 func TestWritable(t *testing.T) {
 	for _, at := range []time.Time{
 		time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -3600)),

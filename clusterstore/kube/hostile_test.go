@@ -26,8 +26,8 @@ import (
 	"isthmus/federation"
 )
 
-// hostile is a server over a real socket that answers every request by a status and a
-// body that never ends. It gives up after a while, so that a test that fails ends too.
+// hostile is a server on a real socket that answers every request with a status and an endless
+// body. It gives up after a while, so that a failing test ends too.
 type hostile struct {
 	status      int
 	contentType string
@@ -52,7 +52,8 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = z
 	}
 	w.WriteHeader(h.status)
-	// less than maxError; compression does not make it smaller, or all would fit into sockets
+	// A part is shorter than maxError. It cannot be compressed, because sockets could buffer a
+	// small body.
 	part := make([]byte, 48<<10)
 	rand.NewChaCha8([32]byte{}).Read(part)
 	for time.Now().Before(end) && h.sent.Load() < hostileBytes {
@@ -74,7 +75,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hostileClient returns a client of a server, with HTTP/2 or without.
+// hostileClient returns a client of handler that uses HTTP/2 or HTTP/1.1.
 func hostileClient(t *testing.T, handler http.Handler, http2 bool) *Client {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
@@ -93,7 +94,7 @@ func hostileClient(t *testing.T, handler http.Handler, http2 bool) *Client {
 	return client
 }
 
-// newClient returns a client that has those of client-go too.
+// newClient returns a client that also has the clients of client-go.
 func newClient(t *testing.T, name federation.ClusterName, cfg *rest.Config, requests *Requests) *Client {
 	t.Helper()
 	c, err := New(name, cfg, requests)
@@ -102,7 +103,7 @@ func newClient(t *testing.T, name federation.ClusterName, cfg *rest.Config, requ
 	return c
 }
 
-// verbs are requests of all kinds that the gateway sends.
+// verbs has one request of each kind that Isthmus sends.
 var verbs = map[string]func(context.Context, *Client) error{
 	"watch": func(ctx context.Context, c *Client) error {
 		w, err := c.Sources.EndpointSlices.Watch(ctx, metav1.ListOptions{})
@@ -144,11 +145,11 @@ var verbs = map[string]func(context.Context, *Client) error{
 	},
 }
 
-// TestEndlessErrors: an error whose body never ends is an error within seconds, and
-// little of the body is read, whatever the status, the verb, the encoding and the
-// protocol. The error still has the status.
+// TestEndlessErrors checks that a response with an error status and an endless body fails within
+// seconds. The client reads little of the body, for every status, verb, encoding and protocol. The
+// error still has the status.
 func TestEndlessErrors(t *testing.T) {
-	var all sync.WaitGroup // at once: most of them only wait for the limit
+	var all sync.WaitGroup // run at once, because most of them only wait for the limit
 	defer all.Wait()
 	for verb := range verbs {
 		for _, http2 := range []bool{false, true} {
@@ -179,14 +180,14 @@ func testEndlessError(t *testing.T, all *sync.WaitGroup, verb string, status int
 		if status >= 400 && (!errors.As(err, &answer) || answer.Status().Code != int32(status)) {
 			t.Errorf("%s: the error has no status %d: %.200v", name, status, err)
 		}
-		if sent := h.sent.Load(); sent > 32<<20 { // sockets' buffers included
+		if sent := h.sent.Load(); sent > 32<<20 { // including the buffers of sockets
 			t.Errorf("%s: %d MiB could be sent", name, sent>>20)
 		}
 	})
 }
 
-// TestUnrequestedUpgrade: a server that switches protocols is an error at once. What
-// comes after that is no body, and no limit of one would end it.
+// TestUnrequestedUpgrade checks that a server that switches protocols causes an error at once. The
+// limits of bodies do not apply to the new protocol.
 func TestUnrequestedUpgrade(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -222,7 +223,7 @@ func TestUnrequestedUpgrade(t *testing.T) {
 	}
 }
 
-// TestEndlessHeader: the header is bounded too.
+// TestEndlessHeader checks that the size of response headers is bounded.
 func TestEndlessHeader(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -238,13 +239,14 @@ func TestEndlessHeader(t *testing.T) {
 	}
 }
 
-// pausing is a body in which nothing comes any more until the request is cancelled.
+// pausing is a body that blocks until its request is cancelled.
 type pausing struct{ ctx context.Context }
 
 func (p pausing) Read([]byte) (int, error) { <-p.ctx.Done(); return 0, p.ctx.Err() }
 func (p pausing) Close() error             { return nil }
 
-// TestPausingAnswers: the body of an error is cut off in time; others end with their request.
+// TestPausingAnswers checks that the body of an error response is cut off after a time limit. Other
+// bodies end with their request.
 func TestPausingAnswers(t *testing.T) {
 	for _, c := range []struct {
 		method string

@@ -22,15 +22,15 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// lookedAt is an API server without a network, which counts requests.
+// lookedAt is an API server without a network that counts requests.
 type lookedAt struct {
 	mu      sync.Mutex
-	anchors string // the ConfigMap; empty: there is none
+	anchors string // the data of the ConfigMap; if empty, the ConfigMap does not exist
 	cidr    string // of its only Node
-	hangs   bool   // it answers no further request
+	hangs   bool   // whether further requests hang
 	asked   map[string]int
-	current *int // requests that hang now, of all servers
-	most    *int // of these at the same time
+	current *int // hanging requests of all servers
+	most    *int // maximum of current
 }
 
 func newLookedAt() *lookedAt {
@@ -66,7 +66,7 @@ func (l *lookedAt) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// nodeList returns the list of a Node, as API servers encode it.
+// nodeList returns a list of one Node as API servers encode it.
 func nodeList(cidr string) string {
 	list := &corev1.NodeList{Items: []corev1.Node{{}}}
 	list.Items[0].Name, list.Items[0].Spec.PodCIDR = "n", cidr
@@ -96,14 +96,14 @@ func (l *lookedAt) set(change func()) {
 	change()
 }
 
-// counts returns how often the ConfigMap and Nodes have been asked for.
+// counts returns the numbers of requests for the ConfigMap and for Nodes.
 func (l *lookedAt) counts() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fmt.Sprint(l.asked[AnchorsConfigMap], l.asked["nodes"])
 }
 
-// keep runs a Keeper of the server, which has read it once.
+// keep runs a Keeper that has read the server once.
 func (l *lookedAt) keep(t *testing.T, turns Turns) *Keeper {
 	t.Helper()
 	cfg := &rest.Config{Host: "http://east"}
@@ -117,17 +117,17 @@ func (l *lookedAt) keep(t *testing.T, turns Turns) *Keeper {
 	listed := make(chan struct{})
 	close(listed)
 	go k.Run(t.Context(), listed)
-	if _, err := Version(t.Context(), client.Sources); err != nil { // the first answer
+	if _, err := Version(t.Context(), client.Sources); err != nil { // the first response
 		t.Fatal(err)
 	}
 	synctest.Wait()
 	if k.Facts() == nil {
-		t.Fatal("nothing has been read")
+		t.Fatal("the Keeper has read no facts")
 	}
 	return k
 }
 
-// look waits for a look, and returns how long it took and what is known then.
+// look waits for a Look, and returns its duration and the facts that it leaves.
 func look(k *Keeper) (took time.Duration, s adminapi.APIServer) {
 	began := time.Now()
 	<-k.Look()
@@ -135,8 +135,8 @@ func look(k *Keeper) (took time.Duration, s adminapi.APIServer) {
 	return time.Since(began), s
 }
 
-// TestLook: a look reads what has changed since, and not more often than it may.
-// What can't be read stays, with its age.
+// TestLook checks that a Look reads what has changed, but not more often than allowed. Facts that
+// cannot be read stay, with their age.
 func TestLook(t *testing.T) {
 	anchors, err := json.Marshal(map[string]any{
 		"kind": "ConfigMap", "apiVersion": "v1", "data": map[string]string{anchorsKey: certificate(t, time.Hour)},
@@ -153,7 +153,7 @@ func TestLook(t *testing.T) {
 			t.Helper()
 			n, s := look(k)
 			if got := l.counts(); got != counts {
-				t.Errorf("%s: asked %s times, want %s", step, got, counts)
+				t.Errorf("%s: %s requests, want %s", step, got, counts)
 			}
 			if n != took {
 				t.Errorf("%s: took %v, want %v", step, n, took)
@@ -190,7 +190,8 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// TestLookTurns: of many clusters that do not answer, few are looked at at a time, and all looks end.
+// TestLookTurns checks that only a few of many unresponsive clusters are read at a time, and that
+// every Look ends.
 func TestLookTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, first := NewTurns(), newLookedAt()
@@ -218,7 +219,8 @@ func TestLookTurns(t *testing.T) {
 	})
 }
 
-// TestLookAtNobody: a look at a cluster that has not answered yet, or that is followed no longer, waits for nobody.
+// TestLookAtNobody checks that a Look at a cluster that has never responded ends when the Keeper
+// stops. A second Look shares its result.
 func TestLookAtNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := New("east", &rest.Config{Host: "http://127.0.0.1:1"}, nil)
@@ -233,11 +235,11 @@ func TestLookAtNobody(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-looked:
-			t.Error("it has looked at nothing")
+			t.Error("the Look ended although the server has never responded")
 		default:
 		}
 		if k.Look() != looked {
-			t.Error("another look is under way")
+			t.Error("a second Look was started")
 		}
 		cancel()
 		<-looked

@@ -22,7 +22,7 @@ import (
 
 const theToken = "s3cr3t.t0k3n"
 
-// keyPair makes a certificate and its key, in PEM.
+// keyPair returns a new certificate and its key in PEM.
 func keyPair(t testing.TB) (cert, key []byte) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -49,7 +49,7 @@ func keyPair(t testing.TB) (cert, key []byte) {
 	}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: kder})
 }
 
-// file makes a kubeconfig with these lines in its cluster and its user.
+// file returns a kubeconfig with the given lines in its cluster and its user.
 func file(head, cluster, user string) string {
 	return fmt.Sprintf(
 		"apiVersion: v1\nkind: Config\n%s\ncontexts:\n- name: c\n  context: {cluster: k, user: u}\nclusters:\n- "+
@@ -150,7 +150,8 @@ func TestReadKubeconfig(t *testing.T) {
 	}
 }
 
-// TestServerName: clusters behind one host have names of their own.
+// TestServerName checks that the server name includes the path, which differs between clusters
+// behind one host.
 func TestServerName(t *testing.T) {
 	for server, want := range map[string]string{
 		"https://h:6443": "h:6443", "https://h:6443/": "h:6443",
@@ -163,8 +164,8 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// TestIgnoredFields: unknown fields are ignored, as client-go does. Their lines are named, and
-// names that can hardly be a secret.
+// TestIgnoredFields checks that unknown fields are ignored, as in client-go. Warnings name their
+// lines, and only names that are unlikely to be a secret.
 func TestIgnoredFields(t *testing.T) {
 	many := ""
 	for i := range 20 {
@@ -197,8 +198,8 @@ func TestIgnoredFields(t *testing.T) {
 	}
 }
 
-// aliasBomb returns a kubeconfig of about that size in which nearly every byte is an
-// alias of one scalar: decoded, it would be larger by the square.
+// aliasBomb returns a kubeconfig of about the given size that consists almost entirely of aliases
+// of one scalar. Its decoded size would be quadratic.
 func aliasBomb(size int) string {
 	const alias = "*a,"
 	return "extensions: [&a " + strings.Repeat("x", size/2) + "," + strings.Repeat(alias, size/2/len(alias)) + "]\n"
@@ -296,15 +297,15 @@ func TestRefuseKubeconfig(t *testing.T) {
 		case err == nil:
 			t.Errorf("%s: accepted", name)
 		case !strings.Contains(err.Error(), tt.why):
-			t.Errorf("%s: %v, which should be about %q", name, err, tt.why)
+			t.Errorf("%s: the error is %v, and should contain %q", name, err, tt.why)
 		case strings.Contains(err.Error(), theToken):
 			t.Errorf("%s: quotes the token: %v", name, err)
 		}
 	}
 }
 
-// Whatever a Secret contains, it is refused by an error that does not quote it, or
-// accepted with inline credentials only.
+// FuzzReadKubeconfig checks that every input is either rejected or accepted with inline credentials
+// only. Errors do not quote the input.
 func FuzzReadKubeconfig(f *testing.F) {
 	f.Add([]byte(file(current, server, token)))
 	f.Add([]byte(file("", server+", insecure-skip-tls-verify: true", token)))
@@ -360,14 +361,14 @@ func FuzzReadKubeconfig(f *testing.F) {
 	})
 }
 
-// number is an odd number of a length in bits.
+// number returns an odd number of the given length.
 func number(bits int) *big.Int {
 	n := new(big.Int).Lsh(big.NewInt(1), uint(bits))
 	return n.Sub(n, big.NewInt(1))
 }
 
-// rsaKey is a private key, as PEM in the form of PKCS #1, with parts of these lengths in
-// bits, and perhaps more primes. Its parts do not fit together: what finds that out reads it first.
+// rsaKey returns a private RSA key in PEM (PKCS #1). Its modulus and primes have the given lengths
+// in bits. The primes do not match the modulus, which a parser only notices after it has read them.
 func rsaKey(t testing.TB, n, p, q int, more ...int) []byte {
 	t.Helper()
 	one := big.NewInt(1)
@@ -389,7 +390,7 @@ func rsaKey(t testing.TB, n, p, q int, more ...int) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der})
 }
 
-// inPKCS8 is such a key in the form of PKCS #8.
+// inPKCS8 converts a key to PKCS #8.
 func inPKCS8(t testing.TB, key []byte) []byte {
 	t.Helper()
 	type algorithm struct{ OID asn1.ObjectIdentifier }
@@ -405,7 +406,7 @@ func inPKCS8(t testing.TB, key []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// rsaCert is a certificate, as PEM, of an RSA key of this length.
+// rsaCert returns a certificate in PEM for an RSA key of the given length.
 func rsaCert(t testing.TB, bits int) []byte {
 	t.Helper()
 	_, signer := keyPair(t)
@@ -422,7 +423,8 @@ func rsaCert(t testing.TB, bits int) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// shifted is a certificate whose key begins at the second bit of its string of bits, as DER allows.
+// shifted returns the certificate with a key that begins at the second bit of its bit string, as
+// DER allows.
 func shifted(t testing.TB, cert []byte) []byte {
 	t.Helper()
 	block, _ := pem.Decode(cert)
@@ -438,7 +440,7 @@ func shifted(t testing.TB, cert []byte) []byte {
 		t.Fatal(err)
 	}
 	key := slices.Clone(info.Key.Bytes)
-	for i, b := range info.Key.Bytes { // the first bit is not set
+	for i, b := range info.Key.Bytes { // the first bit is unused
 		if key[i] = b << 1; i > 0 {
 			key[i-1] |= b >> 7
 		}
@@ -454,8 +456,8 @@ func shifted(t testing.TB, cert []byte) []byte {
 	})
 }
 
-// TestLongKeys: a kubeconfig whose RSA keys would take long to read or to use is refused
-// before they are read. The longest one here would take hours.
+// TestLongKeys checks that RSA keys that would take long to parse or use are rejected before they
+// are parsed. The longest key here would take hours.
 func TestLongKeys(t *testing.T) {
 	cert, key := keyPair(t)
 	b64 := base64.StdEncoding.EncodeToString
@@ -491,7 +493,7 @@ func TestLongKeys(t *testing.T) {
 	}
 }
 
-// TestRSAKeys: a key of usual length is accepted, in both forms.
+// TestRSAKeys checks that RSA keys of common lengths are accepted in both forms.
 func TestRSAKeys(t *testing.T) {
 	b64 := base64.StdEncoding.EncodeToString
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

@@ -16,8 +16,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestServer: requests leave what they have shown: an answer, the clock, what was refused and is again permitted, and
-// no credentials.
+// TestServer checks what the observer records of requests: errors, the clock skew, and refused
+// requests until they are permitted again. It records no credentials.
 func TestServer(t *testing.T) {
 	status := http.StatusForbidden
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -31,7 +31,7 @@ func TestServer(t *testing.T) {
 	defer client.Close()
 	select {
 	case <-client.Answered():
-		t.Error("it has answered before it was asked")
+		t.Error("the server has answered before the first request")
 	default:
 	}
 	ask := func(name string) { _, _ = client.ConfigMaps("ns").Get(t.Context(), name, metav1.GetOptions{}) }
@@ -54,7 +54,7 @@ func TestServer(t *testing.T) {
 		ask(fmt.Sprint("n", i))
 	}
 	if n := len(client.Server().Refused); n != maxRefusals {
-		t.Errorf("%d kinds of requests are kept", n)
+		t.Errorf("%d kinds of requests are recorded", n)
 	}
 	server.Close()
 	gone, cancel := context.WithCancel(t.Context())
@@ -65,10 +65,10 @@ func TestServer(t *testing.T) {
 	}
 	if answer, err := client.http.Do(request); err == nil {
 		answer.Body.Close()
-		t.Error("a request that is cancelled was answered")
+		t.Error("a cancelled request was answered")
 	}
 	if now := client.Server(); now.Error != "" {
-		t.Errorf("a request that nobody waits for: %s", now.Error)
+		t.Errorf("error of a cancelled request: %s", now.Error)
 	}
 	ask("a")
 	if now := client.Server(); !strings.Contains(now.Error, "refused") || strings.Contains(now.Error, "secret") {
@@ -76,7 +76,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestKindOf: requests are named as the rights for them are.
+// TestKindOf checks that requests are named after the RBAC permissions that they need.
 func TestKindOf(t *testing.T) {
 	for request, want := range map[string]string{
 		"GET /api/v1/pods?limit=500":                                     "list pods",
@@ -102,7 +102,8 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// TestGranted: what was refused is forgotten once another answer shows that it is granted.
+// TestGranted checks that a refusal is dropped once a response proves that the permission was
+// granted.
 func TestGranted(t *testing.T) {
 	o, granted := newObserver(func(err error) error { return err }), true
 	for _, step := range []struct {

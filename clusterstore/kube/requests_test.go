@@ -14,8 +14,8 @@ import (
 	"isthmus/federation"
 )
 
-// TestRequests: requests are counted by cluster and client, and the series of a cluster
-// are gone for good once it is forgotten.
+// TestRequests checks that requests are counted by cluster and client. The series of a forgotten
+// cluster do not return.
 func TestRequests(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewRequests()
@@ -87,8 +87,9 @@ func TestRequests(t *testing.T) {
 		})...)
 }
 
-// TestLatency: the latency of the local cluster is by client, code and method, as in Linkerd's destination controller.
-// A linked cluster has one histogram with few buckets.
+// TestLatency checks the labels of the latency histograms. The local cluster's has client, code and
+// method, as in Linkerd's destination controller. A linked cluster has one histogram with few
+// buckets.
 func TestLatency(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewRequests()
@@ -129,6 +130,6 @@ func TestLatency(t *testing.T) {
 		"cluster=east 6 buckets, 2 observations",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%q, not %q", got, want)
+		t.Errorf("%q, want %q", got, want)
 	}
 }

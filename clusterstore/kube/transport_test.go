@@ -21,8 +21,8 @@ import (
 	"isthmus/federation"
 )
 
-// TestCloseLeavesNoConnection: a client that is closed right after its watches have been stopped
-// leaves no connection open, however far these have ended.
+// TestCloseLeavesNoConnection checks that a client that is closed right after its watches leaves no
+// connection open. The watches may not have ended yet.
 func TestCloseLeavesNoConnection(t *testing.T) {
 	const rounds, watches = 20, 7
 	var open sync.WaitGroup
@@ -66,14 +66,15 @@ func TestCloseLeavesNoConnection(t *testing.T) {
 	go func() { open.Wait(); close(closed) }()
 	select {
 	case <-closed:
-	case <-time.After(30 * time.Second): // net/http closes what is idle after 90
-		t.Error("connections of closed clients are open")
+	case <-time.After(30 * time.Second): // net/http closes idle connections after 90 s
+		t.Error("a closed client has an open connection")
 		server.CloseClientConnections()
 		<-closed
 	}
 }
 
-// TestCloseWhileDialling: a connection that is made once the client is closed is closed too.
+// TestCloseWhileDialling checks that a connection that is established after the client was closed
+// is closed too.
 func TestCloseWhileDialling(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
@@ -90,11 +91,11 @@ func TestCloseWhileDialling(t *testing.T) {
 	}
 }
 
-// TestOneConnection: requests that begin at once share a connection.
+// TestOneConnection checks that requests that begin at the same time share a connection.
 func TestOneConnection(t *testing.T) {
 	const requests = 20
 	var connections atomic.Int32
-	all := make(chan struct{}) // requests are under way
+	all := make(chan struct{}) // closed once all requests are in progress
 	var begun atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if begun.Add(1) == requests {
@@ -120,7 +121,7 @@ func TestOneConnection(t *testing.T) {
 	for range requests {
 		running.Go(func() {
 			if _, err := client.Services("").List(t.Context(), metav1.ListOptions{}); err == nil {
-				t.Error("a request that the server forbids has no error")
+				t.Error("a forbidden request has no error")
 			}
 		})
 	}
@@ -130,7 +131,8 @@ func TestOneConnection(t *testing.T) {
 	}
 }
 
-// TestFirstFails: requests wait for the first one, not for one another, and no longer than they may.
+// TestFirstFails checks that requests wait only for the first one, and that their contexts limit
+// the wait.
 func TestFirstFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := make(chan struct{})
@@ -151,7 +153,7 @@ func TestFirstFails(t *testing.T) {
 				ctx, http.MethodGet, "https://east.example/", nil,
 			)); err == nil {
 				response.Body.Close()
-				t.Error("no error")
+				t.Error("a request to a failing server has no error")
 			}
 		}
 		for range 3 {
@@ -172,7 +174,8 @@ func TestFirstFails(t *testing.T) {
 	})
 }
 
-// TestCompression: API servers are asked to compress what they send to other clusters only.
+// TestCompression checks that only API servers of linked clusters are asked for compressed
+// responses.
 func TestCompression(t *testing.T) {
 	for name, want := range map[federation.ClusterName]string{federation.Local: "", "east": "gzip"} {
 		got := "no request"
@@ -205,7 +208,7 @@ func writeFrame(w io.Writer, kind byte, stream uint32, payload ...byte) error {
 	return err
 }
 
-// refusing is an HTTP/2 server that answers no request: by reply it closes the
+// refusing is an HTTP/2 server that answers no request. For each request, reply closes the
 // connection or refuses the stream.
 func refusing(t *testing.T, requests *atomic.Int32, reply func(w io.Writer, stream uint32) error) *Client {
 	t.Helper()
@@ -242,8 +245,8 @@ func refusing(t *testing.T, requests *atomic.Int32, reply func(w io.Writer, stre
 	return client
 }
 
-// TestRefusedRequests: a server that refuses each request, in a way in which HTTP/2
-// allows to send it again, gets it a few times only.
+// TestRefusedRequests checks that a request is repeated only a few times if the server refuses each
+// attempt. HTTP/2 allows such a request to be repeated.
 func TestRefusedRequests(t *testing.T) {
 	for name, reply := range map[string]func(io.Writer, uint32) error{
 		"GOAWAY": func(w io.Writer, _ uint32) error {
@@ -268,8 +271,8 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// TestNoAnswer: a request whose answer does not begin is an error in time, whatever it
-// waits for.
+// TestNoAnswer checks that a request without a response fails within the time limit, whatever the
+// request waits for.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
