@@ -28,8 +28,8 @@ type exportWorld struct {
 	selector map[string]string // the label of exports by cluster name; the default is export
 }
 
-// inExports runs a test with a Store that reads the given clusters, by name, and a local cluster
-// with the given objects. Services with the label export are exported.
+// inExports runs a test with a Store that reads the given linked clusters and a local cluster. own
+// has the objects of the local cluster. Services with the label export are exported.
 func inExports(t *testing.T, apis map[string]*fake.Clientset, f func(*exportWorld), own ...runtime.Object) {
 	inBubble(t, func(e *env) {
 		x := &exportWorld{env: e, own: fake.NewClientset(own...), selector: make(map[string]string)}

@@ -224,8 +224,8 @@ func TestGatewaysMissing(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "network", "far"))
 }
 
-// TestGatewaysFirst checks that a cluster is served only once its gateways are known, so that
-// clients never get a set without them. The gateways are only requested once the cluster has
+// TestGatewaysFirst checks that a cluster is served only once its gateways are known. Otherwise,
+// clients would get a set without them. The gateways are only requested once the cluster has
 // synced.
 func TestGatewaysFirst(t *testing.T) {
 	inBubble(t, func(e *env) {
@@ -384,7 +384,7 @@ func TestNamedGatewaysProbed(t *testing.T) {
 }
 
 // TestGatewaysOfNamelessNetwork checks that a replica on a named network reaches clusters of the
-// nameless network through gateways, and that the status says so.
+// nameless network through gateways. The status shows this.
 func TestGatewaysOfNamelessNetwork(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.store.network = "here"

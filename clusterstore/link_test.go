@@ -360,9 +360,9 @@ func TestPanicOfServing(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestPanicOfSuccessors checks that successors that also panic are replaced after 1 s, 2 s, 4 s and
-// so on up to 5 min. The pauses restart at 1 s after a successor that has run for 5 min. New
-// credentials are tried at once.
+// TestPanicOfSuccessors checks that a successor that panics too is replaced. The pauses are 1 s, 2
+// s, 4 s and so on up to 5 min. The pauses restart at 1 s after a successor that has run for 5 min.
+// New credentials are tried at once.
 func TestPanicOfSuccessors(t *testing.T) {
 	inBubble(t, func(e *env) {
 		first := e.sync(1)
@@ -416,8 +416,8 @@ func TestPanicOfFirst(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestPanicThenUnlink checks that deleting the Secret of a cluster that has panicked removes the
-// cluster, whether or not it has a successor.
+// TestPanicThenUnlink checks that a cluster that has panicked is removed together with its Secret,
+// with or without a successor.
 func TestPanicThenUnlink(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Second} {
 		inBubble(t, func(e *env) {

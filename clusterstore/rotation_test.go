@@ -35,13 +35,13 @@ func TestSecretVersion(t *testing.T) {
 				t.Errorf("version %q, not %q, %s", v, want, when)
 			}
 		}
-		expect("before anything was read", "")
+		expect("before the first sync", "")
 		e.sync(1)
-		expect("once it is read", "1")
+		expect("after the first sync", "1")
 		e.put(versioned("2", "t2"))
 		expect("while new credentials are tried", "1")
 		e.sync(2)
-		expect("once they work", "2")
+		expect("once the new credentials work", "2")
 		s := versioned("3", "t2")
 		s.Annotations[CordonAnnotation] = "true"
 		e.put(s)

@@ -124,8 +124,8 @@ func TestRemovedWhileItWaits(t *testing.T) {
 	}, many(maxStarts+1)...)
 }
 
-// TestRotationsTakeTurns checks that the number of rotations at a time is limited too, and that the
-// old credentials serve until the new ones work.
+// TestRotationsTakeTurns checks that the number of rotations at a time is limited too. The old
+// credentials serve until the new ones work.
 func TestRotationsTakeTurns(t *testing.T) {
 	inBubble(t, func(e *env) {
 		for len(e.begun()) < len(e.made) || e.states() != fmt.Sprintf("map[ready :%d]", len(e.made)) {

@@ -632,8 +632,8 @@ func TestAllRefusedDuringRotation(t *testing.T) {
 	})
 }
 
-// TestKindDeletedDuringRotation checks that new credentials stop waiting for a kind once the
-// cluster has no such objects or no longer serves the kind.
+// TestKindDeletedDuringRotation checks that new credentials stop waiting for a kind once its
+// objects or the kind itself are deleted.
 func TestKindDeletedDuringRotation(t *testing.T) {
 	onServedAPI(t, nil, func(r *rotating) {
 		r.api.answer("t2 servers", errRefused)

@@ -17,7 +17,7 @@ import (
 	"isthmus/internal/spec"
 )
 
-// What is looked up: every address that an object can have here, and hostnames.
+// The tests look up every address that a random object can have, and hostnames.
 var (
 	askedIPs       = []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1"}
 	askedPorts     = []uint16{25, 80, 81}
@@ -57,15 +57,14 @@ func drawPlaced(t *rapid.T, resource string) (string, metav1.Object) {
 	return key, o
 }
 
-// TestAddressReference applies random events in random order, compares the owner of every
-// address and hostname with the reference's, and checks that every change of one was
-// reported.
+// TestAddressReference applies random events in random order. It compares the object that each
+// address and hostname belongs to with the reference. It also checks that each change is reported.
 //
 // Behaviours: P-07, P-09, P-10, P-11, P-13, P-14, P-17, P-23, P-24, P-25, P-27, I-01, I-02, I-03, O-02,
 // O-05, W-01, W-02, W-03, LP-02, LP-04, LP-12, LP-13, LP-14, LP-16, LP-17, LP-24, LP-25, LP-29, PP-04.
 func TestAddressReference(t *testing.T) { rapid.Check(t, compareAddresses) }
 
-// FuzzAddressReference is TestAddressReference with events of the fuzzer's choice.
+// FuzzAddressReference is TestAddressReference with events chosen by the fuzzer.
 func FuzzAddressReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareAddresses)) }
 
 func compareAddresses(t *rapid.T) {
@@ -99,7 +98,7 @@ func compareAddresses(t *rapid.T) {
 		w.checkConflicts(t)
 	})
 	if n := w.cache.size() + w.cache.local.size(); n != 0 {
-		t.Fatalf("%d left behind: %+v", n, w.cache.local)
+		t.Fatalf("%d objects are still cached: %+v", n, w.cache.local)
 	}
 }
 
@@ -114,7 +113,7 @@ func (w *world) checkAddresses(
 			addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
 			got, want := foundText(w.LookupAddress(addr)), all.referenceAt(ns, addr)
 			if got != want {
-				t.Fatalf("at %v is\n%s\nwant\n%s", addr, got, want)
+				t.Fatalf("%v belongs to\n%s\nwant\n%s", addr, got, want)
 			}
 			_, reported := marked[Topic{IP: addr.Addr()}]
 			checkReported(t, last, addr.String(), got+w.spec(w.LookupAddress(addr).Service), reported)
@@ -122,7 +121,7 @@ func (w *world) checkAddresses(
 	}
 }
 
-// foundText describes what an address belongs to, as the reference does.
+// foundText describes the object that an address belongs to in the reference's words.
 func foundText(f Found) string {
 	if f.Claimed != "" || f.Service != nil {
 		return describeFound(f)
@@ -130,7 +129,7 @@ func foundText(f Found) string {
 	return fmt.Sprintf("%+v", modelled(f.Endpoint))
 }
 
-// checkConflicts checks that the known conflicts are the addresses that are ambiguous.
+// checkConflicts checks that the known conflicts are exactly the ambiguous addresses.
 func (w *world) checkConflicts(t *rapid.T) {
 	known := make(map[string]string)
 	list, _ := w.AddressConflicts()
@@ -173,7 +172,7 @@ func (w *world) checkInstances(
 	}
 }
 
-// spec renders the fields of a Service that profiles have.
+// spec renders the fields of a Service that profiles contain.
 func (w *world) spec(s *Service) string {
 	if s == nil {
 		return ""
@@ -188,7 +187,7 @@ func checkReported(t *rapid.T, last map[string]string, what, now string, reporte
 	last[what] = now
 }
 
-// referenceAt finds the owner of an address, straight from the objects.
+// referenceAt finds the object that an address belongs to with package spec.
 func (o objects) referenceAt(ns *spec.Namespace, addr netip.AddrPort) string {
 	var services []string
 	for _, key := range slices.Sorted(maps.Keys(o["services"])) {
@@ -266,7 +265,7 @@ func (o objects) referenceAt(ns *spec.Namespace, addr netip.AddrPort) string {
 	return referenceBare(addr)
 }
 
-// hasHostPort reports whether a Pod has a host port at an address, according to its spec.
+// hasHostPort reports whether the spec of a Pod has a host port at an address.
 func hasHostPort(p *corev1.Pod, addr netip.AddrPort) bool {
 	return slices.ContainsFunc(p.Spec.Containers[0].Ports, func(q corev1.ContainerPort) bool {
 		if !referenceTCP(q.Protocol) {
@@ -298,8 +297,8 @@ func referenceWorkload(ns *spec.Namespace, w *decode.ExternalWorkload, addr neti
 	return fmt.Sprintf("%+v", ns.OfWorkload(&of, addr))
 }
 
-// referenceHostPort describes a Pod at the host port that leads to its port 8080, the only one that
-// Pods have here. Nothing listens at the proxy's inbound port of the node.
+// referenceHostPort describes a Pod at a host port. The host port leads to port 8080, the only port
+// of these Pods. Nothing listens at the proxy's inbound port of the node.
 func referenceHostPort(ns *spec.Namespace, p *corev1.Pod, addr netip.AddrPort) string {
 	if p.Status.Phase != "Running" {
 		return referenceBare(addr)
@@ -311,7 +310,7 @@ func referenceHostPort(ns *spec.Namespace, p *corev1.Pod, addr netip.AddrPort) s
 	return fmt.Sprintf("%+v", b)
 }
 
-// referenceInstance finds the owner of a hostname of a service.
+// referenceInstance finds the object that a hostname of a Service belongs to.
 func referenceInstance(ns *spec.Namespace, service, hostname string, port uint16) string {
 	for _, ready := range []bool{true, false} {
 		for _, name := range slices.Sorted(maps.Keys(ns.EndpointSlices)) {

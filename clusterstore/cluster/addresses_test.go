@@ -13,7 +13,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestOwner: who owns an address, and that every change of that is reported, and no other one of a Pod.
+// TestOwner checks which object an address belongs to. Each change of that object is reported, but
+// no other change of a Pod is.
 func TestOwner(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	is := func(what, addr, want string, reported bool) {
@@ -29,7 +30,7 @@ func TestOwner(t *testing.T) {
 	w.put(aPod("p", at("10.0.0.1"), podLabel("app", "web")))
 	ip := netip.MustParseAddr("10.0.0.1")
 	if _, changed := w.markedTopics()[Topic{IP: ip, AddressOwner: true}]; changed {
-		t.Error("other labels are reported as another owner")
+		t.Error("a change of labels was reported as a change of the object")
 	}
 	s := clusterIP(aService("web", "http=80"), "10.0.9.1", "fd00::9")
 	w.put(s)
@@ -45,8 +46,8 @@ func TestOwner(t *testing.T) {
 	is("a deleted Service", "10.0.9.1", "", true)
 }
 
-// TestAssignedTo tests which addresses a request reaches something of the local cluster at, also by addresses that
-// Owner says nothing about.
+// TestAssignedTo checks which addresses are assigned to an object of the local cluster, including
+// addresses that Owner does not know.
 func TestAssignedTo(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	is := func(want string, addresses ...string) {
@@ -84,7 +85,7 @@ func TestAssignedTo(t *testing.T) {
 	is("Node n2", "192.168.0.2")
 	is("", "198.51.100.2", "10.0.0.2", "0.0.0.0")
 
-	// Addresses follow their objects.
+	// Addresses are released together with their objects.
 	w.put(aLocalNode("n1", "192.168.0.9"))
 	is("Node n3", "fd00::a1")
 	is("Node n1", "192.168.0.9")
@@ -105,7 +106,7 @@ func TestAssignedTo(t *testing.T) {
 	is("", "fd00::a1")
 }
 
-// conflictLines renders the known conflicts, without times.
+// conflictLines renders the known conflicts without their times.
 func conflictLines(c *Local) (lines []string) {
 	list, more := c.AddressConflicts()
 	for _, x := range list {
@@ -118,8 +119,8 @@ func conflictLines(c *Local) (lines []string) {
 	return lines
 }
 
-// TestConflicts checks that each kind of conflict is listed with the objects behind it, at the start
-// too, and for as long as the conflict lasts.
+// TestConflicts checks that each kind of conflict is listed with its objects, from the start and
+// while the conflict lasts.
 func TestConflicts(t *testing.T) {
 	objects := []metav1.Object{
 		aPod("a", at("10.0.0.1", "fd00::1")), aPod("b", at("10.0.0.1")), aPod("c", at("fd00::1", "10.0.0.1")),
@@ -159,12 +160,12 @@ func TestConflicts(t *testing.T) {
 	w.del(objects[1:]...)
 	w.markedTopics()
 	if n := len(w.cache.local.conflicts.byIP); n != 0 {
-		t.Errorf("%d left behind", n)
+		t.Errorf("%d conflicts are still known", n)
 	}
 }
 
-// TestConflictSince checks that a conflict keeps its time while its objects change, and that another
-// conflict at the same IP has its own.
+// TestConflictSince checks that a conflict keeps its start time while its objects change. Another
+// conflict at the same IP has its own start time.
 func TestConflictSince(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	host := func(name string, ports ...int32) *corev1.Pod {
@@ -194,7 +195,7 @@ func TestConflictSince(t *testing.T) {
 	}
 }
 
-// TestManyConflicts checks the bounds of what is listed.
+// TestManyConflicts checks that the list of conflicts is bounded.
 func TestManyConflicts(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	v, u := aWorkload("v"), aWorkload("u")
@@ -211,11 +212,12 @@ func TestManyConflicts(t *testing.T) {
 	w.markedTopics()
 	list, more := w.AddressConflicts()
 	if len(list) != maxConflicts || more != 200+maxConflictsAt-maxConflicts {
-		t.Errorf("%d, and %d more", len(list), more)
+		t.Errorf("%d conflicts are listed, and %d more counted", len(list), more)
 	}
 }
 
-// TestCrowdedPorts checks that the search for conflicts at an IP looks at a bounded number of ports.
+// TestCrowdedPorts checks that the search for conflicts at an IP examines a bounded number of
+// ports.
 func TestCrowdedPorts(t *testing.T) {
 	ip := netip.MustParseAddr("10.0.9.1")
 	x := newAddressIndex()

@@ -20,13 +20,13 @@ import (
 	"isthmus/federation"
 )
 
-// fakeAPI is a fake of a cluster's API, to which a test sends events. It can be made to misbehave.
+// fakeAPI is a fake of a cluster's API. A test sends its events, and can make its requests fail.
 type fakeAPI struct {
 	decode.Sources
 	ended federation.Latest[struct{}] // set when all watches end
 
 	mu   sync.Mutex
-	errs map[string]error // to answer with, by verb and resource: "list pods", "watch pods", "* pods", "discover pods"
+	errs map[string]error // errors by verb and resource: "list pods", "watch pods", "* pods", "discover pods"
 }
 
 func newFakeAPI(objects ...metav1.Object) *fakeAPI {
@@ -57,7 +57,7 @@ func newFakeAPI(objects ...metav1.Object) *fakeAPI {
 	return a
 }
 
-// send makes an event of an object.
+// send sends an event of an object.
 func (a *fakeAPI) send(as watch.EventType, o metav1.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -89,7 +89,7 @@ func (a *fakeAPI) find(verb, resource string) error {
 	return cmp.Or(a.errs[verb+" "+resource], a.errs["* "+resource])
 }
 
-// serves is API discovery, which has errors for the verb discover. What is absent has none.
+// serves fakes API discovery. Errors for the verb discover apply to it.
 func (a *fakeAPI) serves(_ context.Context, resource string, _ ...schema.GroupVersion) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,14 +102,14 @@ func (a *fakeAPI) set(key string, err error) {
 	a.errs[key] = err
 }
 
-// cut ends all watches, as a server that goes away does.
+// cut ends all watches, as a server that shuts down does.
 func (a *fakeAPI) cut() { a.ended.Set(struct{}{}) }
 
 func forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no role"))
 }
 
-// fakeKind is a Source of the objects of one kind, which are what has come of the events so far.
+// fakeKind is a Source of one kind. Its objects are the result of all events so far.
 type fakeKind[O decode.Object] struct {
 	api    *fakeAPI
 	name   string
@@ -143,7 +143,7 @@ func (k *fakeKind[O]) Watch(ctx context.Context, _ metav1.ListOptions) (decode.E
 	return &fakeEvents[O]{k, ctx, ended, len(events)}, nil
 }
 
-// fakeEvents are those of one watch, of which so many have come.
+// fakeEvents has the events of one watch.
 type fakeEvents[O decode.Object] struct {
 	*fakeKind[O]
 	ctx   context.Context

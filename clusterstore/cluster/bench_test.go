@@ -13,7 +13,7 @@ import (
 	"isthmus/federation"
 )
 
-// crowd fills a cluster with a service web of n slices of 100 meshed pods each.
+// crowd returns a cluster that has a Service web with n slices of 100 meshed Pods each.
 func crowd(b *testing.B, n int) *world {
 	w := newWorld(b, nil)
 	w.put(aService("web", "http=80"), metadataOf("ReplicaSet", "web-abc", "Deployment", "web"))
@@ -41,7 +41,7 @@ func crowdSlice(s, n int) *discoveryv1.EndpointSlice {
 	return aSlice(fmt.Sprintf("s%03d", s), "web", "http=8080", list...)
 }
 
-// BenchmarkRead: one endpoint of one of 50 slices of 100 is removed and added.
+// BenchmarkRead removes and adds one endpoint of a Service with up to 50 slices of 100 endpoints.
 func BenchmarkRead(b *testing.B) {
 	for _, slices := range []int{1, 10, 50} {
 		b.Run(fmt.Sprintf("slices=%d", slices), func(b *testing.B) {
@@ -56,14 +56,14 @@ func BenchmarkRead(b *testing.B) {
 				w.put(crowdSlice(slices/2, 99+n%2))
 				b.StartTimer()
 				if reader.Read().State != federation.Present {
-					b.Fatal("no service")
+					b.Fatal("the Service is missing")
 				}
 			}
 		})
 	}
 }
 
-// BenchmarkMemory: memory of 5,000 pods in no slice, and of 5,000 in slices.
+// BenchmarkMemory measures the memory of 5,000 Pods with and without slices.
 func BenchmarkMemory(b *testing.B) {
 	for _, slices := range []int{0, 50} {
 		b.Run(fmt.Sprintf("slices=%d", slices), func(b *testing.B) {
@@ -96,9 +96,9 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkMemoryLabels: memory of 5,000 pods with realistic labels and named ports: of Deployments
-// with 3 replicas each, of StatefulSets with 100, each of whose Pods has labels that no other has,
-// or of Jobs with one each.
+// BenchmarkMemoryLabels measures the memory of 5,000 Pods with realistic labels and named ports.
+// The Pods belong to Deployments with 3 replicas, to StatefulSets with 100 replicas, or to Jobs
+// with one Pod. Each Pod of a StatefulSet has labels of its own.
 func BenchmarkMemoryLabels(b *testing.B) {
 	for _, kind := range []string{"ReplicaSet", "StatefulSet", "Job"} {
 		b.Run(kind, func(b *testing.B) {
@@ -115,9 +115,8 @@ func BenchmarkMemoryLabels(b *testing.B) {
 	}
 }
 
-// TestMemoryLabels: such pods, which no slice names, cost a bounded part of what they are, and next
-// to nothing once they are deleted: the room of maps. Those of Jobs keep labels that no other Pod
-// has.
+// TestMemoryLabels checks that such Pods without slices take a bounded amount of memory. Once they
+// are deleted, only the space of maps may remain. The Pods of Jobs have unique labels.
 func TestMemoryLabels(t *testing.T) {
 	for kind, most := range map[string]int64{"ReplicaSet": 400, "StatefulSet": 400, "Job": 600} {
 		before := heap()
@@ -134,7 +133,7 @@ func TestMemoryLabels(t *testing.T) {
 		left := (heap() - before) / 5000
 		t.Logf("%s: %d bytes left", kind, left)
 		if left > 100 {
-			t.Errorf("of a Pod of a %s %d bytes are left once it is deleted", kind, left)
+			t.Errorf("a deleted Pod of a %s leaves %d bytes", kind, left)
 		}
 		runtime.KeepAlive(w)
 	}
@@ -179,8 +178,8 @@ func realPod(kind string, i int) *corev1.Pod {
 	return o
 }
 
-// heap returns how many bytes of the heap are in use. A goroutine of the runtime drops the values of unique
-// handles that nothing refers to any more, so heap collects garbage until two figures in a row are the same.
+// heap returns the size of the heap in use. The runtime drops unused unique handles in a goroutine.
+// heap therefore collects garbage until two sizes in a row are equal.
 func heap() int64 {
 	const rounds, noise = 100, 1 << 10
 	for round, before := 0, int64(math.MaxInt64); ; round++ {
@@ -196,10 +195,12 @@ func heap() int64 {
 	}
 }
 
-// BenchmarkWalks measures frequent walks over a few of 50,000 Services, which hold the cache's lock.
-// Each reconcile of a link walks over the gateways of a linked cluster. Each probe of a gateway
-// looks an address up among those of the local cluster's objects. A third walk is over the
-// Services whose slices Isthmus writes.
+// BenchmarkWalks measures frequent walks over a few of 50,000 Services, which hold the cache's
+// lock.
+//
+//   - Each reconcile of a link walks over the gateways of a linked cluster.
+//   - Each probe of a gateway looks up the address among the objects of the local cluster.
+//   - A third walk is over all EndpointSlices that Isthmus manages.
 func BenchmarkWalks(b *testing.B) {
 	const services = 50_000
 	fill := func(w *world) {
@@ -224,7 +225,7 @@ func BenchmarkWalks(b *testing.B) {
 	b.Run("AssignedTo", func(b *testing.B) {
 		for b.Loop() {
 			if local.AssignedTo(netip.MustParseAddr("203.0.113.1")) != "" {
-				b.Fatal("an address is nobody's")
+				b.Fatal("an address belongs to no object")
 			}
 		}
 	})

@@ -12,13 +12,13 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// TestBudget compares what counts against the memory cap with the heap. It is never less, whether objects
-// are ordinary or made to take much memory. For an ordinary cluster it is at most twice as much. The test of the same
-// name in local/exports compares what exports add.
+// TestBudget compares the memory that counts against the cap with the heap. The count is never less
+// than the heap, even for objects that are made to take much memory. For an ordinary cluster, it is
+// at most twice the heap. TestBudget in local/exports compares the memory of exports.
 func TestBudget(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fill  func(*world)
-		large bool // it may count for more than twice of what it takes
+		large bool // the count may be more than twice the heap
 	}{
 		"ordinary": {fill: func(w *world) {
 			for s := range 1000 {
@@ -113,8 +113,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestSizeFields fails if a cached type gets a field that its size may leave out. Count the field in the size, unless
-// only the local cluster has it, and add it here.
+// TestSizeFields fails if a cached type has a new field that its size may omit. If a linked cluster
+// has the field, count it in the size. Then add it here.
 func TestSizeFields(t *testing.T) {
 	for typ, want := range map[reflect.Type]string{
 		reflect.TypeFor[pod]():          "key facts owner slices",

@@ -42,8 +42,8 @@ func testConfig() Config {
 	}
 }
 
-// newOn makes a cluster that reads the fake API; without withAddresses it is a linked one, and only
-// the methods of Cluster may be called.
+// newOn returns a cluster that reads the fake API. The cluster is a linked one unless withAddresses
+// has changed cfg. For a linked cluster, only the methods of Cluster may be called.
 func newOn(api *fakeAPI, cfg Config) *Local {
 	cfg.Client = &kube.Client{Sources: api.Sources}
 	c, err := New(cfg)
@@ -56,7 +56,7 @@ func newOn(api *fakeAPI, cfg Config) *Local {
 	return &Local{Cluster: c}
 }
 
-// world is a cluster that gets its objects from the test instead of an API server.
+// world is a cluster whose objects come from the test instead of an API server.
 type world struct {
 	t testing.TB
 	*Local
@@ -123,7 +123,7 @@ func (w *world) read(service string, port uint16) federation.Share {
 	return w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port).Read()
 }
 
-// size is the number of objects and placeholders in the cache.
+// size returns the number of objects and placeholders in the cache.
 func (c *cache) size() int {
 	pods := 0
 	for range c.pods.all {
@@ -133,7 +133,7 @@ func (c *cache) size() int {
 		len(c.policies.byNamespace) + len(c.unusable) + len(c.gateways.byService)
 }
 
-// marked returns the services reported as changed since the last call.
+// marked returns the Services that were reported as changed since the last call.
 func (w *world) marked() []string {
 	var list []string
 	w.cfg.Changed = func(id federation.ServiceID, _ time.Time) { list = append(list, id.Name) }
@@ -142,7 +142,7 @@ func (w *world) marked() []string {
 	return list
 }
 
-// Builders of objects in namespace ns. Options change them.
+// The following functions build objects in namespace ns. Options change them.
 
 func inNS(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
 
@@ -156,7 +156,7 @@ func aPod(name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	return o
 }
 
-// meshed injects a proxy of the control plane in namespace linkerd.
+// meshed gives a Pod a proxy of the control plane in namespace linkerd.
 func meshed(o *corev1.Pod) {
 	o.Labels = with(o.Labels, controlPlaneLabel, "linkerd")
 	o.Spec.Containers = append(o.Spec.Containers, corev1.Container{Name: proxyContainer, Env: []corev1.EnvVar{
@@ -188,7 +188,7 @@ func with(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
-// metadataOf is a ReplicaSet, Job or Node.
+// metadataOf returns the metadata of a ReplicaSet, Job or Node.
 func metadataOf(kind, name, ownerKind, ownerName string) *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}, ObjectMeta: inNS(name)}
 	if ownerKind != "" {
@@ -197,7 +197,7 @@ func metadataOf(kind, name, ownerKind, ownerName string) *metav1.PartialObjectMe
 	return o
 }
 
-// aService has ports "name=number" or "name=number/PROTOCOL".
+// aService returns a Service. Its ports are "name=number" or "name=number/PROTOCOL".
 func aService(name string, ports ...string) *corev1.Service {
 	o := &corev1.Service{ObjectMeta: inNS(name)}
 	for _, p := range ports {
@@ -207,7 +207,8 @@ func aService(name string, ports ...string) *corev1.Service {
 	return o
 }
 
-// splitPort reads "name=number" or "name=number/PROTOCOL". Without a number after "=", it returns none.
+// splitPort parses "name=number" or "name=number/PROTOCOL". It returns a nil number if there is
+// none after "=".
 func splitPort(s string) (name string, number *int32, protocol corev1.Protocol) {
 	s, over, _ := strings.Cut(s, "/")
 	protocol = corev1.Protocol(over)
@@ -225,9 +226,9 @@ func splitPort(s string) (name string, number *int32, protocol corev1.Protocol) 
 	return name, &n, protocol
 }
 
-// aSlice has ports "name=number" or "name=number/PROTOCOL", separated by commas, and endpoints written as
-// "IP[+IP] [pod=NAME|ew=NAME] [zone=Z] [hint=Z+Z] [nodehint=N+N] [host=H] [node=N] [unready|ready|kind=K]
-// [terminating]".
+// aSlice returns an EndpointSlice of a Service. Its ports are "name=number" or
+// "name=number/PROTOCOL", separated by commas. An endpoint is "IP[+IP] [pod=NAME|ew=NAME] [zone=Z]
+// [hint=Z+Z] [nodehint=N+N] [host=H] [node=N] [unready|ready|kind=K] [terminating]".
 func aSlice(name, service, ports string, endpoints ...string) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{ObjectMeta: inNS(name), AddressType: discoveryv1.AddressTypeIPv4}
 	if service != "" {
@@ -290,7 +291,7 @@ func anEndpoint(text string) discoveryv1.Endpoint {
 	return e
 }
 
-// addrs lists the offered addresses, slice by slice.
+// addrs lists the addresses of a share by slice.
 func addrs(s federation.Share) string {
 	var parts []string
 	for _, l := range s.Slices {
@@ -303,8 +304,8 @@ func addrs(s federation.Share) string {
 	return strings.Join(parts, " | ")
 }
 
-// aServer makes a port of the Pods with these labels ("key=value,key=value")
-// opaque; the port is a number or a name.
+// aServer returns a Server that makes a port of Pods opaque. The port is a number or a name. The
+// labels of the Pods are "key=value,key=value".
 func aServer(name, port, labels string, options ...func(*decode.Server)) *decode.Server {
 	selector, err := metav1.ParseToLabelSelector(labels)
 	if err != nil {
@@ -319,7 +320,7 @@ func aServer(name, port, labels string, options ...func(*decode.Server)) *decode
 	return o
 }
 
-// forWorkloads lets a Server select ExternalWorkloads instead of Pods.
+// forWorkloads makes a Server select ExternalWorkloads instead of Pods.
 func forWorkloads(o *decode.Server) {
 	o.Spec.PodSelector, o.Spec.ExternalWorkloadSelector = nil, o.Spec.PodSelector
 }
@@ -328,7 +329,7 @@ func protocol(name string) func(*decode.Server) {
 	return func(o *decode.Server) { o.Spec.ProxyProtocol = name }
 }
 
-// aWorkload has ports "name=number" or "name=number/PROTOCOL".
+// aWorkload returns an ExternalWorkload. Its ports are "name=number" or "name=number/PROTOCOL".
 func aWorkload(name string, ports ...string) *decode.ExternalWorkload {
 	o := &decode.ExternalWorkload{ObjectMeta: inNS(name)}
 	o.Spec.MeshTLS = decode.MeshTLS{Identity: "spiffe://root/" + name, ServerName: name + ".example"}
@@ -339,12 +340,12 @@ func aWorkload(name string, ports ...string) *decode.ExternalWorkload {
 	return o
 }
 
-// withAddresses makes a cluster the local one.
+// withAddresses makes a cluster the local cluster.
 func withAddresses(c *Config) {
 	c.Name, c.local = federation.Local, localConfig()
 }
 
-// localConfig ignores all changes.
+// localConfig returns a LocalConfig that ignores all changes.
 func localConfig() *LocalConfig {
 	return &LocalConfig{
 		ServiceChanged: func(federation.ServiceID) {}, NodeChanged: func(string, string, bool) {},
@@ -354,7 +355,7 @@ func localConfig() *LocalConfig {
 
 func phase(p corev1.PodPhase) func(*corev1.Pod) { return func(o *corev1.Pod) { o.Status.Phase = p } }
 
-// at gives a Pod IPs, and makes it run.
+// at returns an option that makes a Pod run and gives it IPs.
 func at(ips ...string) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
 		o.Status.Phase, o.Status.PodIP, o.Status.PodIPs = corev1.PodRunning, ips[0], nil
@@ -364,7 +365,7 @@ func at(ips ...string) func(*corev1.Pod) {
 	}
 }
 
-// onHost gives the Pod's node IPs.
+// onHost returns an option that gives a Pod the IPs of its node.
 func onHost(ips ...string) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
 		o.Status.HostIP, o.Status.HostIPs = ips[0], nil
@@ -378,7 +379,6 @@ func hostNetwork(o *corev1.Pod) { o.Spec.HostNetwork = true }
 
 func terminating(o *corev1.Pod) { o.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 
-// clusterIP gives a Service its addresses.
 func clusterIP(o *corev1.Service, ips ...string) *corev1.Service {
 	o.Spec.ClusterIP, o.Spec.ClusterIPs = ips[0], ips
 	return o
@@ -389,7 +389,6 @@ func serviceAnnotation(o *corev1.Service, key, value string) *corev1.Service {
 	return o
 }
 
-// workloadAt gives an ExternalWorkload its addresses.
 func workloadAt(o *decode.ExternalWorkload, ips ...string) *decode.ExternalWorkload {
 	for _, ip := range ips {
 		o.Spec.WorkloadIPs = append(o.Spec.WorkloadIPs, decode.WorkloadIP{IP: ip})
@@ -397,7 +396,7 @@ func workloadAt(o *decode.ExternalWorkload, ips ...string) *decode.ExternalWorkl
 	return o
 }
 
-// describeFound renders the owner of an address as text.
+// describeFound renders the object that an address belongs to.
 func describeFound(f Found) string {
 	switch {
 	case f.Claimed != "":
@@ -412,7 +411,8 @@ func (w *world) at(addr string) string {
 	return describeFound(w.LookupAddress(netip.MustParseAddrPort(addr)))
 }
 
-// markedTopics returns the reported topics since the last call. It looks for conflicts as the worker does.
+// markedTopics searches for conflicts, as the worker does. It then returns the topics reported
+// since its last call.
 func (w *world) markedTopics() map[Topic]time.Time {
 	topics := make(map[Topic]time.Time)
 	w.cfg.local.ProfileChanged = func(t Topic, at time.Time) { topics[t] = at }

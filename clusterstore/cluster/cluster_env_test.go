@@ -22,7 +22,7 @@ type running struct {
 	stop func() // ends Run and waits for it
 
 	mu      sync.Mutex
-	changes []string // services reported as changed
+	changes []string // reported Services
 }
 
 func inCluster(t *testing.T, change func(*Config, *fakeAPI), test func(*running), objects ...metav1.Object) {
@@ -47,7 +47,7 @@ func inCluster(t *testing.T, change func(*Config, *fakeAPI), test func(*running)
 			before := time.Now()
 			<-done
 			if d := time.Since(before); d > 0 {
-				t.Errorf("Run went on for %v after its context ended", d)
+				t.Errorf("Run returned %v after its context ended", d)
 			}
 		})
 		synctest.Wait()
@@ -66,15 +66,15 @@ func (r *running) isSynced() bool {
 	}
 }
 
-// until lets time pass until the condition holds, and fails after max.
+// until waits until ok returns true, and fails after max.
 func (r *running) until(what string, max time.Duration, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(max); ; time.Sleep(10 * time.Millisecond) { // fake time: it only passes when all is still
+	for end := time.Now().Add(max); ; time.Sleep(10 * time.Millisecond) { // the clock advances while all are idle
 		if synctest.Wait(); ok() {
 			return
 		}
 		if time.Now().After(end) {
-			r.t.Fatalf("%s: not within %v; health %+v", what, max, r.Health())
+			r.t.Fatalf("%s: did not happen within %v; health %+v", what, max, r.Health())
 		}
 	}
 }

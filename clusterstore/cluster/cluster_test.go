@@ -46,8 +46,8 @@ func TestSliceBeforePod(t *testing.T) {
 
 var web80 = federation.Key{Service: federation.ServiceID{Namespace: "ns", Name: "web"}, Port: 80}
 
-// TestCallbacks: ServiceChanged and NodeChanged get all changes in order, and ProfileChanged
-// the addresses of a Pod.
+// TestCallbacks checks that ServiceChanged and NodeChanged report all changes in order, and that
+// ProfileChanged reports the addresses of a Pod.
 func TestCallbacks(t *testing.T) {
 	var got []string
 	inCluster(t, func(c *Config, _ *fakeAPI) {
@@ -109,8 +109,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestChangedInTurn: while the report of one namespace's change takes long, those of
-// others come.
+// TestChangedInTurn checks that changes of other namespaces are reported while the report of one
+// namespace blocks.
 func TestChangedInTurn(t *testing.T) {
 	var held chan struct{}
 	var mu sync.Mutex

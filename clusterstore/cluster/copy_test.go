@@ -27,10 +27,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// lostAt is when the copied clusters of these tests were lost.
+// lostAt is the time at which the copied clusters of these tests were lost.
 var lostAt = time.Date(2026, time.January, 2, 3, 4, 5, 0, time.UTC)
 
-// copyOf returns the copy of a cluster.
 func copyOf(t fataler, c *Cluster) *Copied {
 	lists, err := c.Copy(1 << 30)
 	if err != nil {
@@ -39,12 +38,12 @@ func copyOf(t fataler, c *Cluster) *Copied {
 	return &Copied{Lost: lostAt, Lists: lists}
 }
 
-// fataler is the common part of testing.T and rapid.T.
+// fataler is implemented by testing.T and rapid.T.
 type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// inCopy calls f with a cluster that has read a copy.
+// inCopy calls f with a cluster that has loaded a copy.
 func inCopy(t fataler, cfg Config, from *Copied, f func(*Cluster)) {
 	cfg.Copied = from
 	c, err := New(cfg)
@@ -63,7 +62,7 @@ func inCopy(t fataler, cfg Config, from *Copied, f func(*Cluster)) {
 	f(c)
 }
 
-// newCopied returns a world for a cluster whose kinds have all been listed.
+// newCopied returns the world of a cluster whose kinds have all been listed.
 func newCopied(t testing.TB, endpointSlices bool) *world {
 	w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = endpointSlices })
 	for _, r := range w.resources {
@@ -72,11 +71,11 @@ func newCopied(t testing.TB, endpointSlices bool) *world {
 	return w
 }
 
-// TestCopySame: an expanded object compacts to the same cached value. Only Servers that could not be
-// decoded and ExternalWorkloads that are invalid are missing in a copy.
+// TestCopySame checks that a copied object compacts to the same cached value as the original. Only
+// malformed Servers and invalid ExternalWorkloads are missing from a copy.
 func TestCopySame(t *testing.T) { rapid.Check(t, func(rt *rapid.T) { compareCopies(t, rt) }) }
 
-// FuzzCopySame is TestCopySame with objects of the fuzzer's choice.
+// FuzzCopySame is TestCopySame with objects chosen by the fuzzer.
 func FuzzCopySame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { rapid.MakeFuzz(func(rt *rapid.T) { compareCopies(t, rt) })(t, data) })
 }
@@ -128,7 +127,7 @@ func sameKind[O decode.Object, T any](t *rapid.T, from, to follow.Kind[O, T], mi
 	}
 }
 
-// describeCached describes a cached value, with what its handles refer to.
+// describeCached renders a cached value and the values of its handles.
 func describeCached(cached any) string {
 	switch v := cached.(type) {
 	case *slice:
@@ -146,7 +145,7 @@ func describeCached(cached any) string {
 	return fmt.Sprintf("%+v", cached)
 }
 
-// sameJoins compares everything that a link and its readers get from a cluster.
+// sameJoins compares all that a link and its readers get from two clusters.
 func sameJoins(t *rapid.T, from, to *Cluster) {
 	for id := range from.cache.services.byID {
 		for _, port := range []uint16{25, 53, 54, 80, 81, 4142, 4143, 4191} {
@@ -180,8 +179,8 @@ func describeShare(s federation.Share) (list []string) {
 	return list
 }
 
-// explained describes the verdicts on all addresses of a service. The times differ in a copy, and so
-// does an ExternalWorkload that is invalid.
+// explained renders the verdicts on all addresses of a Service. It hides times and invalid
+// ExternalWorkloads, which differ in a copy.
 func explained(c *Cluster, id federation.ServiceID, port uint16) (list []string) {
 	for x := range c.Explain(id, port) {
 		if x.Verdict == federation.Unusable {
@@ -194,8 +193,8 @@ func explained(c *Cluster, id federation.ServiceID, port uint16) (list []string)
 	return list
 }
 
-// TestCopyJoins: after any events, the endpoints that are joined from a copy equal those of the
-// original cluster.
+// TestCopyJoins checks after random events that the endpoints of a copy equal those of the original
+// cluster.
 func TestCopyJoins(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newCopied(t, true)
@@ -210,8 +209,8 @@ func TestCopyJoins(t *testing.T) {
 	})
 }
 
-// runCopied calls f with a running cluster that reads a copy, in a synctest bubble. The copy is of a
-// cluster with one endpoint, whose lists change may replace.
+// runCopied calls f with a running cluster that reads a copy, in a synctest bubble. The copied
+// cluster has one endpoint. change may replace the copied lists.
 func runCopied(t *testing.T, change func(*Config), f func(*Cluster)) {
 	t.Helper()
 	w := newCopied(t, true)
@@ -236,13 +235,13 @@ func runCopied(t *testing.T, change func(*Config), f func(*Cluster)) {
 		stop()
 		running.Wait()
 		if d := time.Since(before); d > 0 {
-			t.Errorf("Run went on for %v after its context ended", d)
+			t.Errorf("Run returned %v after its context ended", d)
 		}
 	})
 }
 
-// TestCopied: a cluster that is read from a copy is synced at once, and stale since it was lost,
-// however long it is served.
+// TestCopied checks that a cluster that reads a copy is synced at once. It stays stale since the
+// time of the loss.
 func TestCopied(t *testing.T) {
 	runCopied(t, nil, func(c *Cluster) {
 		if !closedNow(c.Synced()) {
@@ -274,8 +273,8 @@ func TestCopied(t *testing.T) {
 	})
 }
 
-// TestCopiedUnusable: a cluster whose copy is damaged, incomplete or too large is not synced, and its
-// health says why.
+// TestCopiedUnusable checks that a cluster whose copy is damaged, incomplete or too large is not
+// synced. The health gives the reason.
 func TestCopiedUnusable(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -308,7 +307,7 @@ func TestCopiedUnusable(t *testing.T) {
 	}
 }
 
-// TestCopyLimit: a copy is refused if it is larger than the limit, and not if it is as large.
+// TestCopyLimit checks that a copy is rejected only if it is larger than the limit.
 func TestCopyLimit(t *testing.T) {
 	w := newCopied(t, true)
 	for i := range 1000 {
@@ -323,7 +322,7 @@ func TestCopyLimit(t *testing.T) {
 	}
 	for _, limit := range []int{size - 1, size / 2, 0} {
 		if _, err := w.Copy(limit); err == nil {
-			t.Errorf("the copy of %d bytes is not larger than %d", size, limit)
+			t.Errorf("a copy of %d bytes was accepted, although the limit is %d", size, limit)
 		}
 	}
 }
@@ -337,7 +336,7 @@ func closedNow(c <-chan struct{}) bool {
 	}
 }
 
-// make puts a random object of each copied kind into the cluster.
+// make adds a random object of each copied kind to the cluster.
 func (w *world) make(m clustertest.Maker) {
 	service := &corev1.Service{}
 	m.Make(service)
@@ -398,7 +397,7 @@ func (w *world) make(m clustertest.Maker) {
 	w.store("externalworkloads").Update(workload)
 }
 
-// asSent returns a custom resource as it is decoded from JSON.
+// asSent encodes a custom resource as JSON and decodes it again.
 func asSent[T any](o *T) *T {
 	data, err := json.Marshal(o)
 	if err != nil {
@@ -411,7 +410,7 @@ func asSent[T any](o *T) *T {
 	return decoded
 }
 
-// spiceCopiedService gives gateways other probes and addresses.
+// spiceCopiedService adds other probes and addresses to gateways.
 func spiceCopiedService(m clustertest.Maker, o *corev1.Service) {
 	if o.Annotations[gatewayAnnotation] == "true" {
 		o.Annotations[periodAnnotation] = []string{"", "7", "1m30s", "900"}[m.IntN(4)]
@@ -430,7 +429,7 @@ func spiceCopiedService(m clustertest.Maker, o *corev1.Service) {
 	}
 }
 
-// spiceCopiedPod gives Pods lists of opaque ports, and ports whose names look like numbers.
+// spiceCopiedPod adds lists of opaque ports, and ports whose names look like numbers.
 func spiceCopiedPod(m clustertest.Maker, o *corev1.Pod) {
 	lists := []string{"", "25,3306", "25", "0025", "0-65535", "1-2, http ,25-30", "8080"}
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, opaqueAnnotation, lists[m.IntN(len(lists))])
@@ -442,7 +441,8 @@ func spiceCopiedPod(m clustertest.Maker, o *corev1.Pod) {
 	}[m.IntN(4):]})
 }
 
-// spiceCopiedSlice adds endpoints with each verdict, with several addresses, and with other targets.
+// spiceCopiedSlice adds endpoints with each verdict, with several addresses, and with other
+// targets.
 func spiceCopiedSlice(m clustertest.Maker, o *discoveryv1.EndpointSlice) {
 	words := []string{
 		"",
@@ -470,6 +470,6 @@ func spiceCopiedSlice(m clustertest.Maker, o *discoveryv1.EndpointSlice) {
 	case 0:
 		o.Ports = nil
 	case 1:
-		o.Ports = o.Ports[len(o.Ports)-1:] // UDP
+		o.Ports = o.Ports[len(o.Ports)-1:] // the UDP port
 	}
 }

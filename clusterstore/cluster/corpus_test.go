@@ -25,10 +25,10 @@ import (
 	"isthmus/clusterstore/internal/clustertest"
 )
 
-// corpusSize is how many objects there are of each kind.
+// corpusSize is the number of objects of each kind.
 const corpusSize = 400
 
-// isKept is all that is kept of an object.
+// isKept has all that is cached of an object.
 type isKept struct {
 	Namespace, Name, Version string
 	Updated                  int64
@@ -50,13 +50,13 @@ func newKept(o decode.Object, value any) isKept {
 	return k
 }
 
-// corpusKind is a kind of which objects are read by client-go's types and by package decode.
+// corpusKind is a kind whose objects are decoded both by client-go's types and by package decode.
 type corpusKind struct {
 	schema.GroupVersionKind
 	used string
-	make func(clustertest.Maker) []byte                            // an encoded object
-	old  func(data []byte, change func(decode.Object)) isKept      // decoded as client-go does
-	all  func(t *testing.T, from decode.Sources) (listed []isKept) // decoded by package decode
+	make func(clustertest.Maker) []byte                            // returns an encoded object
+	old  func(data []byte, change func(decode.Object)) isKept      // decodes an object with client-go
+	all  func(t *testing.T, from decode.Sources) (listed []isKept) // decodes all objects with package decode
 }
 
 func newCorpusKind[T any, O interface {
@@ -142,7 +142,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 				s := compactService(o, c.cfg.Rules, true)
 				s.exported = fieldsOfExports(o)
 				s.selecting = encodeSelecting(o)
-				s.leads = readGateway(o, c.cfg.Rules) // as of a linked cluster
+				s.leads = readGateway(o, c.cfg.Rules) // as for a linked cluster
 				return s
 			},
 		),
@@ -181,7 +181,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 			func(s decode.Sources) decode.Source[*corev1.Node] { return s.Nodes },
 			func(o *corev1.Node) any {
 				n, _ := compactLocalNode(o)
-				ranges := fmt.Sprint(o.Spec.PodCIDRs, o.Spec.PodCIDR) // which package facts reads
+				ranges := fmt.Sprint(o.Spec.PodCIDRs, o.Spec.PodCIDR) // read by package facts
 				return []any{n, ranges}
 			},
 		),
@@ -217,7 +217,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 	}
 }
 
-// fieldsOfExports stands for ExportHooks.Service: it returns the fields that exports are made of.
+// fieldsOfExports replaces ExportHooks.Service. It returns the fields that exports depend on.
 func fieldsOfExports(o *corev1.Service) any {
 	o = o.DeepCopy()
 	maps.DeleteFunc(o.Annotations, func(key, _ string) bool {
@@ -253,17 +253,17 @@ func fieldsOfExports(o *corev1.Service) any {
 	if err != nil {
 		panic(err)
 	}
-	return string(text) // shares nothing with the object, whose memory the decoder uses again
+	return string(text) // a copy, because the decoder reuses the memory of the object
 }
 
-// spiceNode gives Nodes addresses of both families, each of them more than once.
+// spiceNode adds repeated addresses of both families to Nodes.
 func spiceNode(m clustertest.Maker, o *corev1.Node) {
 	for i := range o.Status.Addresses {
 		o.Status.Addresses[i].Address = []string{"10.0.0.1", "::ffff:10.0.0.1", "fd00::1", "n1.example.com"}[m.IntN(4)]
 	}
 }
 
-// spicePod makes some Pods meshed ones.
+// spicePod makes some Pods meshed.
 func spicePod(m clustertest.Maker, o *corev1.Pod) {
 	if m.IntN(2) == 0 {
 		return
@@ -351,7 +351,7 @@ func spiceEndpoints(m clustertest.Maker, o *coreEndpoints) {
 	})
 }
 
-// sameAnswer is an API server that has the same answer to every request.
+// sameAnswer is an API server that has the same response for every request.
 type sameAnswer struct {
 	contentType string
 	body        []byte
@@ -393,8 +393,8 @@ func (k corpusKind) sources(t *testing.T, objects [][]byte) decode.Sources {
 	return decode.NewSources(&http.Client{Transport: answer}, &url.URL{Scheme: "https", Host: "east"})
 }
 
-// TestKeptAsClientGo: of each object is kept what would be kept if client-go decoded all of it;
-// also once the memory that it came in has been used for others.
+// TestKeptAsClientGo checks that the cache is the same as if client-go had decoded the objects
+// entirely. The cache stays the same after the decoder has reused its memory.
 func TestKeptAsClientGo(t *testing.T) {
 	for _, k := range corpusKinds(t) {
 		rapid.Check(t, func(rt *rapid.T) {
@@ -408,7 +408,7 @@ func TestKeptAsClientGo(t *testing.T) {
 	}
 }
 
-// compare compares what is kept of encoded objects.
+// compare compares the cached parts of encoded objects.
 func (k corpusKind) compare(t *testing.T, objects [][]byte) {
 	t.Helper()
 	got := k.all(t, k.sources(t, objects))
@@ -422,7 +422,7 @@ func (k corpusKind) compare(t *testing.T, objects [][]byte) {
 	}
 }
 
-// TestUsedFields: what is kept depends on each field that is decoded, or decoding it is for nothing.
+// TestUsedFields checks that the cache depends on each decoded field.
 func TestUsedFields(t *testing.T) {
 	needed := make(map[string]bool)
 	for _, k := range corpusKinds(t) {
@@ -431,7 +431,7 @@ func TestUsedFields(t *testing.T) {
 			data := k.make(m)
 			want := k.old(data, nil)
 			for _, path := range strings.Fields(k.used) {
-				name := path // of metadata one table is for all kinds
+				name := path // all kinds share one table for metadata
 				if !strings.HasPrefix(path, "ObjectMeta.") {
 					name = k.Kind + "." + path
 				}
@@ -446,7 +446,7 @@ func TestUsedFields(t *testing.T) {
 	needed["ObjectMeta.CreationTimestamp"] = true // by link Secrets
 	for path, is := range needed {
 		if !is {
-			t.Errorf("%s is decoded and not used", path)
+			t.Errorf("%s is decoded but not used", path)
 		}
 	}
 }

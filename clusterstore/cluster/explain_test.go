@@ -14,7 +14,7 @@ import (
 	"isthmus/federation"
 )
 
-// explained lists what becomes of the addresses of a Service.
+// explained lists the verdicts on the addresses of a Service.
 func (w *world) explained(name string, port uint16) (list []string) {
 	for x := range w.Explain(federation.ServiceID{Namespace: "ns", Name: name}, port) {
 		text := x.Text
@@ -32,7 +32,7 @@ func (w *world) explained(name string, port uint16) (list []string) {
 	return list
 }
 
-// TestExplain: each reason for which an address is in no share.
+// TestExplain checks each reason for which a share omits an address.
 func TestExplain(t *testing.T) {
 	web := aService("web", "http=80")
 	external := aService("web", "http=80")
@@ -72,7 +72,7 @@ func TestExplain(t *testing.T) {
 			"s nonsense unusable-text | s 10.0.0.300 not-ready | s " + long[:maxLeftText] + "… unusable-text"},
 		{"not routable", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "127.0.0.1", "224.0.0.1")},
 			"s 127.0.0.1:0 not-routable | s 224.0.0.1:0 not-routable"},
-		{"no host's", 80,
+		{"address of no host", 80,
 			[]metav1.Object{web, aSlice("s", "web", "http=8080", "0.0.0.5", "255.255.255.255", "240.0.0.1")},
 			"s 240.0.0.1:8080 served | s 0.0.0.5:0 not-routable | s 255.255.255.255:0 not-routable"},
 		{"Pod not known", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")},
@@ -105,7 +105,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestExplainChanged: an address has been as it is since its slice changed, or was first read.
+// TestExplainChanged checks the time since which an address has its verdict. It is the time of the
+// last change of its slice, or of the first list.
 func TestExplainChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -133,8 +134,8 @@ func TestExplainChanged(t *testing.T) {
 	})
 }
 
-// TestExplainLeftOutIsNoChange: what only explanations need is followed, and readers are not
-// called for it.
+// TestExplainLeftOutIsNoChange checks that verdicts follow changes of omitted addresses, and that
+// such changes are not reported to readers.
 func TestExplainLeftOutIsNoChange(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aService("web", "http=80"))

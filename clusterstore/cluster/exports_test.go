@@ -21,7 +21,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// anExport is the value of a Service in tests.
+// anExport is the value that the hook returns for a Service.
 type anExport struct {
 	Labels, Annotations map[string]string
 	Spec                *corev1.ServiceSpec
@@ -44,7 +44,8 @@ func copied(from map[string]string) map[string]string {
 
 func (e *anExport) isListed() bool { return e.Labels["mirror"] != "" || e.Labels["written"] != "" }
 
-// exporting lists what is labelled mirror or written. It counts reported changes.
+// exporting makes a cluster list Services with the label mirror or written, and count reported
+// changes.
 func exporting(changes *int) func(*Config) {
 	return func(c *Config) {
 		c.Exports = &ExportHooks{
@@ -60,7 +61,8 @@ func exporting(changes *int) func(*Config) {
 	}
 }
 
-// exportingAll also follows ServiceExports and ServiceImports. The value of each is its labels.
+// exportingAll is like exporting, but also caches ServiceExports and ServiceImports. Their values
+// are their labels.
 func exportingAll(changes *int) func(*Config) {
 	return func(c *Config) {
 		exporting(changes)(c)
@@ -86,7 +88,7 @@ func aNamespace(name string) *metav1.PartialObjectMetadata {
 	}
 }
 
-// text describes what is exported, and what there is; nil: it is not known.
+// text renders the exports and the known names. If x is nil, the exports are not known.
 func (x *CachedExports) text() string {
 	if x == nil {
 		return "unknown"
@@ -121,7 +123,7 @@ func (x *CachedExports) text() string {
 	return strings.Join(all, ", ")
 }
 
-// TestExports: what a linked cluster exports, and which changes are reported.
+// TestExports checks the exports of a linked cluster, and which changes are reported.
 func TestExports(t *testing.T) {
 	changes := 0
 	w := newWorld(t, exporting(&changes))
@@ -145,12 +147,12 @@ func TestExports(t *testing.T) {
 	w.put(same)
 	expect(0, "ns/a mirror, ns/b b mirror")
 	if w.Exports() != before {
-		t.Error("exports are made anew though nothing has changed")
+		t.Error("exports were rebuilt although nothing has changed")
 	}
 	w.put(labelled("a", "mirror=1", "team=x"))
 	expect(1, "ns/a mirror team, ns/b b mirror")
 	if before.text() != "ns/a mirror, ns/b b mirror" {
-		t.Errorf("what was returned before has changed: %s", before.text())
+		t.Errorf("the exports returned earlier have changed: %s", before.text())
 	}
 	renumbered := labelled("a", "mirror=1", "team=x")
 	renumbered.Spec.Ports[0].Port = 81
@@ -170,12 +172,12 @@ func TestExports(t *testing.T) {
 	w.del(labelled("b"), labelled("a"), labelled("plain"), labelled("other"))
 	expect(1, "")
 	if w.cache.size() > 0 {
-		t.Error("something is left behind")
+		t.Error("removed exports are still cached")
 	}
 }
 
-// TestOwnExports: of the own cluster all names are known, and the Services that were written. What
-// comes in a list shows at its end.
+// TestOwnExports checks that all names of the local cluster are known, and the Services that
+// Isthmus writes. A list takes effect when it ends.
 func TestOwnExports(t *testing.T) {
 	changes := 0
 	var w *world
@@ -215,14 +217,14 @@ func TestOwnExports(t *testing.T) {
 	}
 	if len(meanwhile) != 1 || !meanwhile[first] {
 		t.Errorf(
-			"while the list was put into the cache, others saw %q, want what they had seen before: %s",
+			"while the list replaced the cache, readers saw %q, want the earlier exports %s",
 			slices.Collect(maps.Keys(meanwhile)),
 			first,
 		)
 	}
 	w.put(labelled("api", "team=x"))
 	if changes != 1 {
-		t.Error("a Service that is not listed was reported")
+		t.Error("a change of a Service that is not listed was reported")
 	}
 	w.put(labelled("new"))
 	w.del(labelled("api"), going)
@@ -231,16 +233,17 @@ func TestOwnExports(t *testing.T) {
 	}
 	for name, unlisted := range map[string]bool{"new": true, "api": false, "x-east": false, "never": false} {
 		if w.Exports().Unlisted(serviceID("ns/"+name)) != unlisted {
-			t.Errorf("the cluster has ns/%s, and does not list it: not %v", name, unlisted)
+			t.Errorf("ns/%s exists and is not listed: not %v", name, unlisted)
 		}
 	}
 	w.put(labelled("api"), labelled("api", "mirror=1"))
 	if w.Exports().Unlisted(serviceID("ns/api")) {
-		t.Error("a Service that has been listed since counts as not listed")
+		t.Error("a listed Service counts as not listed")
 	}
 }
 
-// TestExportIndex compares the index of listed Services with a walk over all Services, after changes drawn by chance.
+// TestExportIndex compares the index of listed Services with a walk over all Services after random
+// changes.
 func TestExportIndex(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		changes := 0
@@ -281,7 +284,7 @@ func TestExportIndex(t *testing.T) {
 			}
 			now := w.Exports()
 			if now == nil {
-				continue // no Service has been put yet
+				continue // no Service has been added yet
 			}
 			got := make(map[federation.ServiceID]Export)
 			for _, e := range now.List {
@@ -291,14 +294,14 @@ func TestExportIndex(t *testing.T) {
 				rt.Fatalf("exports %+v, want %+v", now.List, want)
 			}
 			if before != nil && (changes > 0) != (before != now) {
-				rt.Fatalf("%d changes are reported; exports are made anew: %v", changes, before != now)
+				rt.Fatalf("%d changes are reported; exports were rebuilt: %v", changes, before != now)
 			}
 		}
 	})
 }
 
-// TestSelectorsStale: an event that comes before Services have been listed anew does not make what
-// was judged by other selectors all that there is.
+// TestSelectorsStale checks that exports are unknown after a change of selectors until Services
+// have been relisted. An event before that does not make them known.
 func TestSelectorsStale(t *testing.T) {
 	changes := 0
 	w := newWorld(t, exporting(&changes))
@@ -313,19 +316,20 @@ func TestSelectorsStale(t *testing.T) {
 	}
 }
 
-// TestNoExports: without them nothing is kept, and Namespaces are not read.
+// TestNoExports checks that no exports are cached and Namespaces are not listed if exports are
+// disabled.
 func TestNoExports(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	w.put(labelled("web", "mirror=1"))
 	if s := w.Service(serviceID("ns/web")); s.exported != nil || w.cache.exports != nil || w.Exports() != nil {
-		t.Errorf("kept %+v", s.exported)
+		t.Errorf("cached %+v", s.exported)
 	}
 	exported := []string{"namespaces", "serviceexports", "serviceimports"}
 	if slices.ContainsFunc(
 		w.Health().Resources,
 		func(r adminapi.Resource) bool { return slices.Contains(exported, r.Resource) },
 	) {
-		t.Error("Namespaces, or kinds of the MCS-API, are read")
+		t.Error("Namespaces or kinds of the MCS-API are listed")
 	}
 }
 
@@ -347,8 +351,8 @@ func aServiceImport(name string, labels ...string) *mcs.ServiceImport {
 	return o
 }
 
-// TestServiceExports: they are joined with the Services of their names, in whatever order they
-// come, and only what matters is reported.
+// TestServiceExports checks that ServiceExports are joined with the Services of their names in any
+// order. Only relevant changes are reported.
 func TestServiceExports(t *testing.T) {
 	changes := 0
 	w := newWorld(t, exportingAll(&changes))
@@ -383,11 +387,12 @@ func TestServiceExports(t *testing.T) {
 	expect(2, "ns/later exported without Service, ns/web mirror, read")
 	w.del(aServiceExport("later"), labelled("plain"), labelled("web"), labelled("other"), labelled("new"))
 	if x := w.cache.exports; len(x.services)+len(x.serviceExports)+w.cache.size() > 0 {
-		t.Errorf("left behind: %+v", x)
+		t.Errorf("still cached: %+v", x)
 	}
 }
 
-// TestOwnImports: the ServiceImports of the local cluster, and the version that they were read in.
+// TestOwnImports checks the ServiceImports of the local cluster and the version that they were read
+// in.
 func TestOwnImports(t *testing.T) {
 	changes := 0
 	w := newWorld(t, func(c *Config) {
@@ -419,12 +424,12 @@ func TestOwnImports(t *testing.T) {
 	w.cfg.Client.Sources.MCSVersion = func() string { return "v1alpha1" }
 	w.put(ours)
 	if x := w.Exports(); x.MCSVersion != "v1alpha1" || len(x.Imports) != 1 {
-		t.Errorf("once another version is read: %q, %s", x.MCSVersion, x.text())
+		t.Errorf("with another version: %q, %s", x.MCSVersion, x.text())
 	}
 }
 
-// TestServiceExportsForbidden: exports by labels do not wait for ServiceExports, which are there
-// soon after the right is. What was read stays when it is taken away again.
+// TestServiceExportsForbidden checks that exports by label do not wait for ServiceExports. They
+// appear soon after the permission is granted, and stay cached if it is revoked.
 func TestServiceExportsForbidden(t *testing.T) {
 	inCluster(t, func(c *Config, tr *fakeAPI) {
 		exportingAll(new(int))(c)
@@ -446,14 +451,15 @@ func TestServiceExportsForbidden(t *testing.T) {
 		for range 100 {
 			time.Sleep(time.Minute)
 			if got := r.Exports().text(); got != all {
-				t.Fatalf("while they are forbidden again: %s", got)
+				t.Fatalf("after the permission was revoked: %s", got)
 			}
 		}
 	}, labelled("web", "mirror=1"))
 }
 
-// TestServiceExportsAbsent: a cluster without the kind, before it is installed and after it has
-// been removed, which shows in one step. An answer that discovery does not confirm removes nothing.
+// TestServiceExportsAbsent checks a cluster before the kind is installed and after it is removed.
+// The removal takes effect in one step. An error that API discovery does not confirm removes
+// nothing.
 func TestServiceExportsAbsent(t *testing.T) {
 	var seen []string
 	inCluster(t, func(c *Config, tr *fakeAPI) {
@@ -474,11 +480,11 @@ func TestServiceExportsAbsent(t *testing.T) {
 		r.api.cut()
 		time.Sleep(time.Hour)
 		if got := r.Exports().text(); got != all {
-			t.Fatalf("while it is not known whether the kind is gone: %s", got)
+			t.Fatalf("before discovery confirms that the kind is absent: %s", got)
 		}
 		seen = nil
 		r.api.set("discover serviceexports", nil)
-		r.until("it is", time.Minute, func() bool { return r.Exports().text() == "emptied, ns/web mirror" })
+		r.until("removal confirmed", time.Minute, func() bool { return r.Exports().text() == "emptied, ns/web mirror" })
 		time.Sleep(time.Hour)
 		if got := slices.Compact(seen); len(got) > 2 || got[len(got)-1] != "emptied, ns/web mirror" {
 			t.Errorf("seen meanwhile: %q", got)

@@ -22,7 +22,8 @@ func workloadOwner(kind, name string) workloadOption {
 	}
 }
 
-// TestWorkloadFacts: which fields of an ExternalWorkload decide what, as far as TestJoinReference does not draw it.
+// TestWorkloadFacts checks how fields of an ExternalWorkload that TestJoinReference does not vary
+// affect its endpoint.
 func TestWorkloadFacts(t *testing.T) {
 	const sa, id = "external_workload:v ", "twin=workload/ns/v uri=spiffe://root/v sni=v.example meshed"
 	type options = []workloadOption
@@ -34,13 +35,13 @@ func TestWorkloadFacts(t *testing.T) {
 	}{
 		{"annotation in place of the defaults", 3306, options{workloadAnnotation(opaqueAnnotation, "")},
 			sa + id + " inbound=4143"},
-		{"ports to skip mean nothing here", 8080, options{workloadAnnotation(skipAnnotation, "8080")},
+		{"skipped ports are ignored", 8080, options{workloadAnnotation(skipAnnotation, "8080")},
 			sa + id + " inbound=4143"},
 		{"impossible proxy's port", 8080, options{func(o *decode.ExternalWorkload) {
 			o.Spec.Ports[1] = decode.PortSpec{Name: proxyPortName, Port: 70000}
 		}}, sa + id + " inbound=4143"},
 		{"two owners", 8080, options{workloadOwner("A", "a"), workloadOwner("B", "b")}, sa + id + " inbound=4143"},
-		{"owner whose kind is a label of ours", 8080, options{workloadOwner("External_Workload", "x")},
+		{"owner whose kind is a label of Isthmus", 8080, options{workloadOwner("External_Workload", "x")},
 			sa + id + " inbound=4143"},
 		{"no identity", 8080, options{func(o *decode.ExternalWorkload) { o.Spec.MeshTLS = decode.MeshTLS{} }},
 			sa + "twin=workload/ns/v meshed inbound=4143"},
@@ -61,8 +62,8 @@ func TestWorkloadFacts(t *testing.T) {
 	}
 }
 
-// TestWorkloadOfTheSlice: an ExternalWorkload is one of the slice's namespace, and
-// is no target of the older Endpoints objects.
+// TestWorkloadOfTheSlice checks that an endpoint of a slice refers to an ExternalWorkload of the
+// slice's namespace. Endpoints objects cannot refer to ExternalWorkloads.
 func TestWorkloadOfTheSlice(t *testing.T) {
 	w := newWorld(t, nil)
 	l := aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")

@@ -12,7 +12,7 @@ import (
 	"isthmus/federation"
 )
 
-// describe renders an endpoint as text, label by label.
+// describe renders an endpoint, label by label.
 func describe(e *federation.Endpoint) string {
 	parts := []string{e.Addr.String()}
 	add := func(name, value string) {
@@ -22,7 +22,7 @@ func describe(e *federation.Endpoint) string {
 	}
 	common := e.Common.Get()
 	own := slices.Clone(common.Labels)
-	if name, ok := e.NameLabel(); ok && e.Common != nil { // one that is not ready has its target alone
+	if name, ok := e.NameLabel(); ok && e.Common != nil { // an endpoint that is not ready only has its target
 		own = append(own, name)
 	}
 	slices.SortFunc(own, func(a, b federation.Label) int { return strings.Compare(a.Name, b.Name) })
@@ -51,8 +51,9 @@ func describe(e *federation.Endpoint) string {
 	return strings.Join(parts, " ")
 }
 
-// TestSiblingsShare: endpoints of Pods that differ in name and node alone share what they have in
-// common, also after one of them has changed, and those of others do not.
+// TestSiblingsShare checks that endpoints share their common facts if their Pods differ only in
+// name and node. A Pod that moves to another node still shares them. Endpoints of other Pods do
+// not.
 func TestSiblingsShare(t *testing.T) {
 	w := newWorld(t, nil)
 	on := func(node string) func(o *corev1.Pod) { return func(o *corev1.Pod) { o.Spec.NodeName = node } }
@@ -71,7 +72,7 @@ func TestSiblingsShare(t *testing.T) {
 	list := reader.Read().Slices[0].Endpoints
 	p, q, r := list[0], list[1], list[2]
 	if p.Common != q.Common {
-		t.Error("siblings share nothing")
+		t.Error("siblings do not share their common facts")
 	}
 	for i, want := range []string{"pod:p", "pod:q", "pod:r pod_template_hash:abc"} {
 		if got := describe(list[i]); !strings.Contains(got, want+" ") {
@@ -83,11 +84,11 @@ func TestSiblingsShare(t *testing.T) {
 	}
 	w.put(aPod("q", meshed, on("node-3")))
 	if now := reader.Read().Slices[0].Endpoints[1]; now.Node != "node-3" || now.Common != p.Common {
-		t.Errorf("on another node, %s shares nothing", describe(now))
+		t.Errorf("%s does not share its common facts after a move to another node", describe(now))
 	}
 }
 
-// TestPodEndpoint: the whole endpoint of a Pod's address.
+// TestPodEndpoint checks all fields of the endpoint of a Pod.
 func TestPodEndpoint(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(
@@ -115,7 +116,7 @@ func TestPodEndpoint(t *testing.T) {
 	}
 }
 
-// TestNodeHintsAreLocal: the node hints of the local cluster are read, and those of linked clusters are not.
+// TestNodeHintsAreLocal checks that node hints count in the local cluster only.
 func TestNodeHintsAreLocal(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Config)
@@ -137,8 +138,8 @@ func TestNodeHintsAreLocal(t *testing.T) {
 	}
 }
 
-// TestPodFacts checks how fields of a Pod that no case changes affect an endpoint. The slice's port is
-// 8080. For undeclared ports, the requested number is used.
+// TestPodFacts checks how fields of a Pod that no case changes affect an endpoint. The slice's port
+// is 8080. For undeclared ports, the requested number is used.
 //
 // Behaviours: P-12.
 func TestPodFacts(t *testing.T) {
@@ -170,7 +171,7 @@ func TestPodFacts(t *testing.T) {
 	}{
 		{"opaque by name in an init container", 4000, options{meshed, named, podAnnotation(opaqueAnnotation, "side")},
 			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed opaque inbound=4143"},
-		{"skipped ports go by number only", 8080, options{meshed, named, podAnnotation(skipAnnotation, "web")},
+		{"skipped ports by number only", 8080, options{meshed, named, podAnnotation(skipAnnotation, "web")},
 			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
 		{"the proxy's admin port", 4191, options{meshed},
 			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
@@ -188,7 +189,7 @@ func TestPodFacts(t *testing.T) {
 			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
 		{"empty control plane", 8080, options{meshed, podLabel(controlPlaneLabel, "")}, "pod:p " + sa},
 		{"empty template hash", 8080, options{podLabel(templateHashLabel, "")}, "pod:p pod_template_hash: " + sa},
-		{"owner whose kind is a label of ours", 8080, options{ownedBy("Zone", "z")}, "pod:p " + sa},
+		{"owner whose kind is a label of Isthmus", 8080, options{ownedBy("Zone", "z")}, "pod:p " + sa},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w := newWorld(t, nil)
@@ -228,7 +229,8 @@ func TestNoIdentityWithoutTrustDomain(t *testing.T) {
 	}
 }
 
-// TestOwners: the owner in a Pod's labels, where it is odd. Cases of e2e (labels-*, live-owners) have the others.
+// TestOwners checks the owner labels of Pods in odd cases. The cases labels-* and live-owners in
+// e2e check the others.
 //
 // Behaviours: K-02, K-07.
 func TestOwners(t *testing.T) {
@@ -244,7 +246,7 @@ func TestOwners(t *testing.T) {
 			"replicaset:r"},
 		{"ReplicaSet of a Job", [2]string{"ReplicaSet", "r"}, metadataOf("ReplicaSet", "r", "Job", "j"), "k8s_job:j"},
 		{"Job that is not known", [2]string{"Job", "j"}, metadataOf("ReplicaSet", "j", "Deployment", "d"), "k8s_job:j"},
-		{"kind that is no name of a label", [2]string{`X="} 1`, "x"}, metadataOf("Job", "x", "CronJob", "c"), ""},
+		{"kind that is no label name", [2]string{`X="} 1`, "x"}, metadataOf("Job", "x", "CronJob", "c"), ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w := newWorld(t, nil)
@@ -262,7 +264,7 @@ func TestOwners(t *testing.T) {
 			w.del(p)
 			w.del(x.parent)
 			if n := len(w.cache.owners.replicaSets) + len(w.cache.owners.jobs); n != 0 {
-				t.Errorf("%d owners left behind", n)
+				t.Errorf("%d owners are still cached", n)
 			}
 		})
 	}

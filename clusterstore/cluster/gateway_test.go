@@ -14,8 +14,8 @@ import (
 
 const chartIdentity = "linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local"
 
-// chartGateway is the gateway Service as Linkerd's multicluster chart writes it, with what a
-// load balancer has added.
+// chartGateway returns the gateway Service that Linkerd's multicluster chart creates, with the
+// ingress of a load balancer.
 func chartGateway(ingress ...corev1.LoadBalancerIngress) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -51,7 +51,7 @@ func balancedBy(hosts ...string) (list []corev1.LoadBalancerIngress) {
 	return list
 }
 
-// describe is what tests compare.
+// describe renders the fields that the tests compare.
 func (g *Gateway) describe() string {
 	if g == nil {
 		return "none"
@@ -137,7 +137,8 @@ func TestReadGateway(t *testing.T) {
 	}
 }
 
-// TestGatewayNames: a Service whose name no Service can have is no gateway: people are shown its name.
+// TestGatewayNames checks that a Service with an invalid name is not a gateway, because the name is
+// shown to people.
 func TestGatewayNames(t *testing.T) {
 	for _, name := range []string{"", "a\nb", "\x1b[31m", "<b>", strings.Repeat("a.", 1000) + "b"} {
 		s := chartGateway(balancedBy("192.0.2.1")...)
@@ -151,7 +152,7 @@ func TestGatewayNames(t *testing.T) {
 	}
 }
 
-// TestManyGatewayAddresses: of hundreds of addresses, few are kept.
+// TestManyGatewayAddresses checks that only a few of hundreds of addresses are cached.
 func TestManyGatewayAddresses(t *testing.T) {
 	var hosts []string
 	for i := range 300 {
@@ -168,7 +169,7 @@ func TestManyGatewayAddresses(t *testing.T) {
 	}
 }
 
-// TestLoopbackGateways: only tests let loopback be another host's.
+// TestLoopbackGateways checks that loopback addresses of gateways are only accepted in tests.
 func TestLoopbackGateways(t *testing.T) {
 	s := chartGateway(balancedBy("127.0.0.1", "169.254.0.1")...)
 	if got := readGateway(s, Rules{LoopbackGateways: true}).IPs; len(got) != 1 || !got[0].IsLoopback() {
@@ -176,8 +177,8 @@ func TestLoopbackGateways(t *testing.T) {
 	}
 }
 
-// TestFollowGateways: the cluster's gateways follow its Services, each change is reported once,
-// and what is no gateway reports nothing.
+// TestFollowGateways checks that the gateways of a cluster follow its Services. Each change is
+// reported once. Changes of other Services are not reported.
 func TestFollowGateways(t *testing.T) {
 	changes := 0
 	w := newWorld(t, func(c *Config) { c.LinkChanged = func() { changes++ } })
@@ -219,7 +220,7 @@ func TestFollowGateways(t *testing.T) {
 	expect(true)
 }
 
-// TestManyGateways: of many gateway Services the first by name are used.
+// TestManyGateways checks that the first gateway Services by name are used if there are too many.
 func TestManyGateways(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range 100 {
@@ -234,8 +235,8 @@ func TestManyGateways(t *testing.T) {
 	}
 }
 
-// FuzzReadGateway: what is read of a gateway can be connected to, probed and sent to proxies,
-// and is bounded.
+// FuzzReadGateway checks that a client can connect to a gateway and probe it, and that proxies
+// accept its fields. The fields are bounded.
 func FuzzReadGateway(f *testing.F) {
 	f.Add("192.0.2.1", "lb.example", "198.51.100.1", chartIdentity, "/ready", "3", int32(4143), int32(4191))
 	f.Add("::ffff:127.0.0.1", "a..b", "fe80::1%eth0", "a\nb", "/%zz?x#y", "-1h", int32(0), int32(70000))

@@ -24,8 +24,8 @@ type wire interface {
 	Unmarshal([]byte) error
 }
 
-// FuzzJoin reads objects from whatever bytes a server may send, feeds them in
-// some order, and checks that the endpoints can be sent to proxies.
+// FuzzJoin decodes objects from any bytes that a server might send and adds them in some order. It
+// checks that endpoints can be sent to proxies.
 func FuzzJoin(f *testing.F) {
 	seed := func(order uint8, objects ...wire) {
 		var data [4][]byte
@@ -90,7 +90,7 @@ func FuzzJoin(f *testing.F) {
 			w.del(o)
 		}
 		if n := w.cache.size(); n != 0 {
-			t.Errorf("%d objects left behind", n)
+			t.Errorf("%d objects are still cached", n)
 		}
 	})
 }
@@ -112,7 +112,7 @@ func checkShare(t *testing.T, share federation.Share) {
 		checkAddrs(t, l.Unready)
 		for _, e := range l.Unready {
 			if _, served := findAddr(l.Endpoints, e.Addr); served {
-				t.Errorf("%v is ready, and not ready", e.Addr)
+				t.Errorf("%v is both ready and not ready", e.Addr)
 			}
 			only := federation.Endpoint{
 				Addr:     e.Addr,
@@ -146,9 +146,9 @@ func checkShare(t *testing.T, share federation.Share) {
 	}
 }
 
-// FuzzPolicy reads a Server and an ExternalWorkload from whatever JSON a server
-// may send, and checks that other endpoints are as they would be without them, opaque
-// ports aside, and that nothing of the two is left in the end.
+// FuzzPolicy decodes a Server and an ExternalWorkload from any JSON that a server might send. It
+// checks that the two change no other endpoint except its opaque ports. Once they are deleted,
+// nothing of them may stay cached.
 func FuzzPolicy(f *testing.F) {
 	f.Add(
 		true,
@@ -187,7 +187,7 @@ func FuzzPolicy(f *testing.F) {
 		var s decode.Server
 		var v decode.ExternalWorkload
 		if json.Unmarshal([]byte(server), &s) != nil || json.Unmarshal([]byte(workload), &v) != nil {
-			return // metadata that no API server lets pass
+			return // no API server accepts this metadata
 		}
 		w := newWorld(t, nil)
 		if before {
@@ -217,12 +217,12 @@ func FuzzPolicy(f *testing.F) {
 		w.del(&s, &v)
 		for _, e := range w.read("web", 80).Slices[0].Endpoints {
 			if e.Opaque || e.Kind == federation.Workload {
-				t.Errorf("after all are gone: %s", describe(e))
+				t.Errorf("after all objects were deleted: %s", describe(e))
 			}
 		}
 		w.del(p, aPod("q"), aService("web"), aSlice("s", "web", "http=8080"))
 		if n := w.cache.size(); n != 0 {
-			t.Errorf("%d objects left behind", n)
+			t.Errorf("%d objects are still cached", n)
 		}
 	})
 }

@@ -176,23 +176,23 @@ func draw(t *rapid.T, resource string) (key string, o metav1.Object) {
 	return "ns/" + name, o
 }
 
-// seen is a reader and its last result.
+// seen is a reader with its last result.
 type seen struct {
 	reader  federation.Reader
 	service string
 	port    uint16
 	last    federation.Share
-	parts   map[string]*federation.Slice // by key
+	parts   map[string]*federation.Slice // by key of the slice
 }
 
-// TestJoinReference applies random events in random order and compares what is read, by
-// readers that live through all of it, with a join from scratch. It also checks that
-// unchanged endpoints keep their pointers, and that changes are reported.
+// TestJoinReference applies random events in random order. It compares the results of long-lived
+// readers with a join from scratch. It also checks that unchanged endpoints keep their pointers and
+// that changes are reported.
 //
 // Behaviours: E-02, E-03, E-12, E-17, E-18, E-21.
 func TestJoinReference(t *testing.T) { rapid.Check(t, compareJoins) }
 
-// FuzzJoinReference is TestJoinReference with events of the fuzzer's choice.
+// FuzzJoinReference is TestJoinReference with events chosen by the fuzzer.
 func FuzzJoinReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareJoins)) }
 
 func compareJoins(t *rapid.T) {
@@ -244,7 +244,7 @@ func compareJoins(t *rapid.T) {
 	c := w.cache
 	if n := c.size(); n != 0 {
 		t.Fatalf(
-			"left behind: %v %v %v %v %v %v",
+			"still cached: %v %v %v %v %v %v",
 			c.services.byID,
 			c.slices.byKey,
 			c.pods,
@@ -295,7 +295,7 @@ var stateWords = map[spec.ServiceState]federation.ServiceState{
 	spec.ExternalName: federation.ExternalName,
 }
 
-// checkPointers: equal slices, and equal endpoints of one slice, keep their pointers.
+// checkPointers checks that equal slices, and equal endpoints of a slice, keep their pointers.
 func (s *seen) checkPointers(t *rapid.T, name string) {
 	before := s.parts
 	s.parts = make(map[string]*federation.Slice)
@@ -330,7 +330,7 @@ func describeAll(l *federation.Slice) (list []string) {
 	return append(list, describeUnready(l)...)
 }
 
-// describeUnready describes the addresses that are not ready.
+// describeUnready renders the addresses that are not ready.
 func describeUnready(l *federation.Slice) (list []string) {
 	for _, e := range l.Unready {
 		kind := [...]string{federation.Address: "address", federation.Pod: "pod",

@@ -10,7 +10,8 @@ import (
 	"isthmus/federation"
 )
 
-// TestAddresses: which addresses are offered, at which port, as far as TestJoinReference does not draw it.
+// TestAddresses checks the offered addresses and ports in situations that TestJoinReference does
+// not produce.
 func TestAddresses(t *testing.T) {
 	web := aService("web", "http=80", "=81", "admin=90")
 	nilName := aSlice("s", "web", "=8081", "10.0.0.1")
@@ -39,7 +40,7 @@ func TestAddresses(t *testing.T) {
 		{"no addresses at all", 80,
 			[]metav1.Object{web, aSlice("s", "web", "http=1", "x", "10.0.0.300", "fe80::1%eth0", "10.0.0.1")},
 			"10.0.0.1:1"},
-		{"addresses of our own host", 80,
+		{"addresses of the local host", 80,
 			[]metav1.Object{web, aSlice("s", "web", "http=1", "127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0",
 				"169.254.1.1", "224.0.0.1", "10.0.0.1")}, "10.0.0.1:1"},
 		{"endpoint without address", 80, []metav1.Object{web, noAddress}, "10.0.0.2:8080"},
@@ -62,7 +63,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestEndpoints checks the older Endpoints objects, and that addresses that are not ready count as known.
+// TestEndpoints checks Endpoints objects, and that addresses that are not ready count as known.
 //
 // Behaviours: E-01, E-04, E-09, E-23, PR-34.
 func TestEndpoints(t *testing.T) {
@@ -112,7 +113,7 @@ func TestEndpoints(t *testing.T) {
 	check(80, "")
 }
 
-// TestNotText: an endpoint that can't be sent is left out, and no other.
+// TestNotText checks that an endpoint whose text cannot be sent is omitted, and no other endpoint.
 func TestNotText(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// FuzzLabelSet: a set has the labels that it was made of, and knows the hash.
+// FuzzLabelSet checks that a set has exactly its labels and the correct hash.
 func FuzzLabelSet(f *testing.F) {
 	f.Add("app=web,tier=db")
 	f.Add("app=web,pod-template-hash=x")
@@ -24,7 +24,7 @@ func FuzzLabelSet(f *testing.F) {
 	})
 }
 
-// labelsOf reads "key=value,...".
+// labelsOf parses "key=value,...".
 func labelsOf(text string) labels.Set {
 	set := make(labels.Set)
 	for _, word := range strings.Split(strings.ReplaceAll(text, labelEnd, ""), ",") {
@@ -35,7 +35,7 @@ func labelsOf(text string) labels.Set {
 	return set
 }
 
-// TestSameLabels: equal labels are equal sets, in whatever order they come.
+// TestSameLabels checks that sets of equal labels are equal, whatever the order of the labels.
 func TestSameLabels(t *testing.T) {
 	text := "a=1,b=,pod-template-hash=x,z=1,B=2"
 	words := strings.Split(text, ",")

@@ -24,8 +24,8 @@ const (
 	workloadDescribed = " external_workload:v namespace:ns twin=workload/ns/v uri=spiffe://root/v sni=v.example meshed"
 )
 
-// TestLookupAddress: the owner of an address, whatever the order of events, as far as
-// TestAddressReference does not draw it.
+// TestLookupAddress checks which object an address belongs to, for any order of events. It covers
+// objects that TestAddressReference does not create.
 func TestLookupAddress(t *testing.T) {
 	aliased := aPod("p", at("10.0.0.1"), onHost("192.168.0.1"), namedPort("", 80, 7777))
 	initPort := aPod(
@@ -72,24 +72,25 @@ func TestLookupAddress(t *testing.T) {
 				w.del(objects...)
 				bare := strings.Fields(x.addr)[0]
 				if got := w.at(x.addr); got != bare && got != bare+" opaque" {
-					t.Errorf("after all are gone: %s", got)
+					t.Errorf("after all objects were deleted: %s", got)
 				}
 				if n := w.cache.size() + w.cache.local.size(); n != 0 {
-					t.Errorf("%d left behind", n)
+					t.Errorf("%d objects are still cached", n)
 				}
 			})
 		}
 	}
 }
 
-// size is the number of entries in all indexes.
+// size returns the number of entries in all indexes.
 func (l *Local) size() int {
 	a := &l.addresses
 	return len(a.locations) + len(a.pods) + len(a.workloads) + len(a.services) + len(a.exposed) +
 		len(a.nodes) + len(l.managed) + len(l.profiles.byKey) + l.profiles.rejected
 }
 
-// TestInstance: the owner of a hostname of a service, as far as TestAddressReference does not draw it.
+// TestInstance checks which object a hostname of a Service belongs to. It covers objects that
+// TestAddressReference does not create.
 func TestInstance(t *testing.T) {
 	gateway := aSlice("s", "web", "http=4143", "10.0.0.9 host=h")
 	gateway.Annotations = map[string]string{
@@ -119,14 +120,14 @@ func TestInstance(t *testing.T) {
 				}
 				w.del(x.objects...)
 				if n := w.cache.size() + w.cache.local.size(); n != 0 {
-					t.Errorf("%d left behind", n)
+					t.Errorf("%d objects are still cached", n)
 				}
 			}
 		})
 	}
 }
 
-// instance describes the endpoint with hostname h of the service web.
+// instance renders the endpoint with hostname h of the Service web.
 func (w *world) instance(port uint16) string {
 	if e := w.Instance(federation.ServiceID{Namespace: "ns", Name: "web"}, "h", port); e != nil {
 		return describe(e)
@@ -134,8 +135,8 @@ func (w *world) instance(port uint16) string {
 	return ""
 }
 
-// TestUnservedStay: addresses that are not ready, but have a hostname, are never offered,
-// and clusters that don't index addresses don't keep them as hosts.
+// TestUnservedStay checks that an address that has a hostname but is not ready is never offered.
+// Linked clusters do not cache such addresses, because they have no index of addresses.
 func TestUnservedStay(t *testing.T) {
 	slice := aSlice("s", "web", "http=80", "10.0.0.1 host=h unready", "10.0.0.2")
 	portless := aSlice("t", "web", "", "10.0.0.3 host=h")
@@ -157,19 +158,19 @@ func TestUnservedStay(t *testing.T) {
 	for _, l := range remote.cache.slices.byKey {
 		for _, a := range l.subsets[0].addresses {
 			if a.hostname != nil && a.facts.Value().leftOut {
-				t.Errorf("kept: %+v", a)
+				t.Errorf("cached: %+v", a)
 			}
 		}
 	}
 	for _, r := range remote.resources {
 		if r.Name() == "serviceprofiles" {
-			t.Error("follows ServiceProfiles")
+			t.Error("a linked cluster lists ServiceProfiles")
 		}
 	}
 }
 
-// withSlices makes a cluster the local one, for which slices with the mark "us" are written. Changes of
-// ExternalWorkloads are appended to changed.
+// withSlices makes a cluster the local cluster. It marks the slices that Isthmus writes with "us".
+// Changes of ExternalWorkloads are appended to changed.
 func withSlices(changed *[]string) func(*Config) {
 	return func(c *Config) {
 		withAddresses(c)
@@ -196,7 +197,8 @@ func workloadText(o *decode.ExternalWorkload) string {
 	)
 }
 
-// TestSelecting: what slices are made of is kept of a Service, and each change of it counts.
+// TestSelecting checks the cached fields of a Service with a selector, from which slices are made.
+// Each change is reported.
 func TestSelecting(t *testing.T) {
 	w := newWorld(t, withSlices(new([]string)))
 	w.put(aService("web", "http=80"))
@@ -238,21 +240,21 @@ func TestSelecting(t *testing.T) {
 			},
 		}
 		if !equality.Semantic.DeepEqual(got, want) || len(w.marked()) != 1 {
-			t.Errorf("got\n%v\nwant\n%v, and that as a change", got, want)
+			t.Errorf("got\n%v\nwant\n%v, and one reported change", got, want)
 		}
 	}
 	if list := w.SelectingIn("ns"); len(list) != 1 || len(w.SelectingIn("other")) != 0 {
 		t.Errorf("%v", list)
 	}
-	// It is seen only by who looks at all of the cluster.
+	// Only a walk over all Services of the cluster finds this entry.
 	w.cache.services.byID[serviceID("ns/unseen")] = w.cache.services.byID[serviceID("ns/web")]
 	if list := w.SelectingIn("ns"); len(list) != 1 {
-		t.Errorf("the Services of all namespaces are looked at for those of one: %v", list)
+		t.Errorf("the search in one namespace walks over all Services: %v", list)
 	}
 	delete(w.cache.services.byID, serviceID("ns/unseen"))
 	w.put(aService("web", "http=80"))
 	if list := w.SelectingIn("ns"); len(list) > 0 {
-		t.Errorf("the selector removed: %v", list)
+		t.Errorf("without a selector: %v", list)
 	}
 	selecting := aService("web", "http=80")
 	selecting.Spec.Selector = map[string]string{"app": "web"}
@@ -260,11 +262,12 @@ func TestSelecting(t *testing.T) {
 	w.del(selecting)
 	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.SelectingIn("ns")) > 0 ||
 		len(w.cache.local.selecting) > 0 {
-		t.Errorf("deleted: %v, kept %v", got, w.cache.local.selecting)
+		t.Errorf("deleted: %v, still cached %v", got, w.cache.local.selecting)
 	}
 }
 
-// TestSelected: what slices have of ExternalWorkloads is kept, and reported when that changes, and only then.
+// TestSelected checks the cached fields of ExternalWorkloads that slices contain, and that only
+// changes of these fields are reported.
 func TestSelected(t *testing.T) {
 	for _, x := range []struct {
 		name   string
@@ -287,9 +290,9 @@ func TestSelected(t *testing.T) {
 		{"not ready", func(o *decode.ExternalWorkload) { o.Status.Conditions[0].Status = "False" }, true},
 		{"another zone", func(o *decode.ExternalWorkload) { o.Labels = with(o.Labels, corev1.LabelTopologyZone, "z") },
 			true},
-		{"made anew", func(o *decode.ExternalWorkload) { o.UID = "another" }, true},
+		{"recreated", func(o *decode.ExternalWorkload) { o.UID = "another" }, true},
 		{"unreadable", func(o *decode.ExternalWorkload) { o.Invalid = "spec: no" }, true},
-		{"why it is not ready", func(o *decode.ExternalWorkload) { o.Status.Conditions[0].Reason = "x" }, false},
+		{"another reason", func(o *decode.ExternalWorkload) { o.Status.Conditions[0].Reason = "x" }, false},
 		{"another condition", func(o *decode.ExternalWorkload) {
 			o.Status.Conditions = append(o.Status.Conditions,
 				decode.WorkloadCondition{Type: "Healthy", Status: "False"})
@@ -320,7 +323,7 @@ func TestSelected(t *testing.T) {
 			t.Errorf("%s: %v", x.name, list)
 		}
 		if !w.HasWorkloads("ns") || w.HasWorkloads("other") {
-			t.Errorf("%s: which namespaces have workloads is not known", x.name)
+			t.Errorf("%s: the index of namespaces with workloads is wrong", x.name)
 		}
 		w.del(after)
 		if changed[len(changed)-1] != is+" -> none" || len(w.Workloads("")) != 0 || w.HasWorkloads("ns") ||
@@ -330,7 +333,8 @@ func TestSelected(t *testing.T) {
 	}
 }
 
-// TestMarked: slices with the mark are counted, and each change of one counts, whatever it is of.
+// TestMarked checks that slices with the mark are counted and that any change of such a slice is
+// reported.
 func TestMarked(t *testing.T) {
 	w := newWorld(t, withSlices(new([]string)))
 	web := serviceID("ns/web")
@@ -358,14 +362,14 @@ func TestMarked(t *testing.T) {
 	} {
 		slice(x.version, x.mark, x.change)
 		if n := w.ManagedSlices(web); (n == 1) != x.marked || w.AllManagedSlices()[web] != n {
-			t.Errorf("%s: %d, in all %v", x.version, n, w.AllManagedSlices())
+			t.Errorf("%s: %d slices, all counts %v", x.version, n, w.AllManagedSlices())
 		}
 		if got := len(w.marked()) > 0; got != x.event {
-			t.Errorf("%s: counts as a change: %v", x.version, got)
+			t.Errorf("%s: the change was reported: %v", x.version, got)
 		}
 	}
 	w.del(aSlice("s", "web", ""))
 	if w.ManagedSlices(web)+len(w.AllManagedSlices()) > 0 || len(w.marked()) == 0 {
-		t.Error("a slice that was deleted is there, or that is no change")
+		t.Error("a deleted slice is still cached, or its deletion was not reported")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// TestHostileIPs: addresses that can't be another host's are not indexed, and of very
-// many only the first.
+// TestHostileIPs checks that addresses that cannot be another host's are not indexed. Of a large
+// number of addresses, only the first ones are indexed.
 func TestHostileIPs(t *testing.T) {
 	hostPort := namedPort("", 80, 7777)
 	for _, x := range []struct {
@@ -47,7 +47,7 @@ func TestHostileIPs(t *testing.T) {
 	}
 }
 
-// TestDeclaredPorts: however often a port is declared, it is kept once.
+// TestDeclaredPorts checks that a port that is declared repeatedly is cached once.
 func TestDeclaredPorts(t *testing.T) {
 	p, v := aPod("p", onHost("10.0.0.1")), aWorkload("v")
 	for range 1000 {
@@ -60,15 +60,16 @@ func TestDeclaredPorts(t *testing.T) {
 		}
 	}
 	if s := workloadLocation(v); !slices.Equal(s.ports, []uint16{80, 443}) || cap(s.ports) > 8 {
-		t.Errorf("%v, room for %d", s.ports, cap(s.ports))
+		t.Errorf("%v with capacity %d", s.ports, cap(s.ports))
 	}
 	want := []hostPort{{port: 80, container: 1}, {port: 443, container: 1}}
 	if s := podLocation(p); !slices.Equal(s.hostPorts, want) || cap(s.hostPorts) > 8 {
-		t.Errorf("%v, room for %d", s.hostPorts, cap(s.hostPorts))
+		t.Errorf("%v with capacity %d", s.hostPorts, cap(s.hostPorts))
 	}
 }
 
-// TestBoundAddresses checks that a Pod whose host ports name very many addresses is indexed at few.
+// TestBoundAddresses checks that a Pod whose host ports name many addresses is indexed at a few of
+// them.
 func TestBoundAddresses(t *testing.T) {
 	p := aPod("p", at("10.0.0.1"), onHost("10.0.0.2"))
 	for i := range 1000 {
@@ -81,8 +82,8 @@ func TestBoundAddresses(t *testing.T) {
 	}
 }
 
-// TestPortNames: of several ports with one name the first is found, and without a port
-// there is none.
+// TestPortNames checks that the first of several ports with one name is found, and that an unknown
+// name has no port.
 func TestPortNames(t *testing.T) {
 	const list = "http,,last"
 	service, v := aService(
@@ -119,8 +120,8 @@ func TestPortNames(t *testing.T) {
 	}
 }
 
-// TestWorkloadsApart: looking up a Pod's address does not look at ExternalWorkloads, any
-// number of which may have that address.
+// TestWorkloadsApart checks that a lookup of a Pod's address does not examine ExternalWorkloads.
+// Any number of them may have that address.
 func TestWorkloadsApart(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	w.put(aPod("p", at("10.0.0.1")))

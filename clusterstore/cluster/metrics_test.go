@@ -16,10 +16,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestSeries: the metrics of a cluster's caches have the names of those of Linkerd's
-// destination controller; of endpoints and endpointslices, the one not read is 0.
-// A kind that has never been read has a series while that is so. Troubles of a linked cluster have series only while
-// there are some.
+// TestSeries checks that cache metrics have the names of Linkerd's destination controller. Of
+// endpoints and endpointslices, the unused one is 0. A kind that has not been listed has a series.
+// Troubles of a linked cluster only have series while they last.
 func TestSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectorOf(Series("east", Ready, Health{Health: follow.Health{Resources: []adminapi.Resource{
@@ -43,7 +42,7 @@ func TestSeries(t *testing.T) {
 	)
 }
 
-// TestTroublesOfLocalCluster: the local cluster has zeros where nothing is wrong.
+// TestTroublesOfLocalCluster checks that the local cluster has zeros if there is no trouble.
 func TestTroublesOfLocalCluster(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectorOf(troubles(federation.Local, adminapi.Resource{Resource: "pods"})))
@@ -52,7 +51,7 @@ func TestTroublesOfLocalCluster(t *testing.T) {
 	)
 }
 
-// TestStaleSeries: a cluster that was never ready, since it is over budget, is stale since then.
+// TestStaleSeries checks that an unreachable cluster counts as stale from its first failure.
 func TestStaleSeries(t *testing.T) {
 	lost := Health{Health: follow.Health{StaleSince: time.Now().Add(-time.Hour)}}
 	for state, want := range map[State]float64{Stale: 3600, Unreachable: 3600, Ready: 0} {
@@ -78,7 +77,7 @@ func (c collectorOf) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// TestLagOfWatch: only updates are measured, and neither lists nor new objects.
+// TestLagOfWatch checks that the lag is measured for updates only, not for lists and new objects.
 func TestLagOfWatch(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := NewMetrics(registry)

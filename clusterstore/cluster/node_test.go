@@ -25,7 +25,7 @@ func aNode(name, region string) *metav1.PartialObjectMetadata {
 	return o
 }
 
-// aLocalNode is a Node of the local cluster with these addresses.
+// aLocalNode returns a Node of the local cluster with the given addresses.
 func aLocalNode(name string, addresses ...string) *corev1.Node {
 	o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, text := range addresses {
@@ -34,7 +34,8 @@ func aLocalNode(name string, addresses ...string) *corev1.Node {
 	return o
 }
 
-// TestRegion: it is the one that all Nodes have, and each change of it is reported once, after it.
+// TestRegion checks that a cluster has a region if all Nodes agree on one. Each change is reported
+// once, after it took effect.
 //
 // Behaviours: ZR-03, ZR-05, ZR-07.
 func TestRegion(t *testing.T) {
@@ -44,7 +45,7 @@ func TestRegion(t *testing.T) {
 		c.LinkChanged = func() { reported = append(reported, w.region()) }
 	})
 	for i, x := range []struct {
-		nodes []any // a new list
+		nodes []any // the Nodes of the next list
 		want  string
 	}{
 		{[]any{aNode("a", "north"), aNode("b", "north")}, "north"},
@@ -53,7 +54,7 @@ func TestRegion(t *testing.T) {
 		{[]any{aNode("b", "south")}, "south"},
 		{[]any{aNode("b", "south"), aNode("c", "")}, ""},
 		{[]any{aNode("c", "west")}, "west"},
-		{[]any{aNode("c", "\xff")}, ""}, // which can't be shown
+		{[]any{aNode("c", "\xff")}, ""}, // not printable
 		{[]any{aNode("c", strings.Repeat("x", maxSentText+1))}, ""},
 		{nil, ""},
 	} {
@@ -84,11 +85,12 @@ func TestRegionReference(t *testing.T) {
 	})
 }
 
-// TestRegionOfMany: an event of one Node is taken up without a look at the others: a cluster may have 200,000.
+// TestRegionOfMany checks that an event of one Node is handled without a walk over all Nodes. A
+// cluster may have 200,000 Nodes.
 func TestRegionOfMany(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aNode("a", "north"))
-	w.cache.nodes.byName["b"] = node{region: unique.Make("south")} // seen only by who looks at all
+	w.cache.nodes.byName["b"] = node{region: unique.Make("south")} // found only by a walk over all Nodes
 	node := aNode("a", "north")
 	for _, zone := range []string{"z", "y"} {
 		node.Labels[zoneLabel] = zone
@@ -98,7 +100,7 @@ func TestRegionOfMany(t *testing.T) {
 	}
 }
 
-// region returns the cluster's region; empty: it has none.
+// region returns the region of the cluster, or "" if there is none.
 func (w *world) region() string {
 	region, _ := w.Region()
 	return region

@@ -16,8 +16,9 @@ import (
 	"isthmus/internal/panics"
 )
 
-// TestPanicOfPolicy: while the evaluation of a namespace's Servers panics, ports stay as opaque as
-// they were, and the Servers are shown as unusable. Then all changes of that time take effect.
+// TestPanicOfPolicy checks that opaque ports do not change while the evaluation of a namespace's
+// Servers panics. The health lists the Servers as unusable. All changes take effect once the
+// evaluation succeeds.
 func TestPanicOfPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := panics.New(zap.NewNop())
@@ -55,7 +56,8 @@ func TestPanicOfPolicy(t *testing.T) {
 	})
 }
 
-// TestPanicOfChange: a change that panics on its way does not hold up others of its namespace, and is reported again.
+// TestPanicOfChange checks that a panic while a change is reported delays no other change of the
+// namespace. The change is reported again.
 func TestPanicOfChange(t *testing.T) {
 	var mu sync.Mutex
 	broken, tries := true, 0
@@ -92,9 +94,9 @@ func TestPanicOfChange(t *testing.T) {
 	})
 }
 
-// TestPanicOfResource: a panic in one resource's loop ends all of a linked cluster's lists and
-// watches, and nothing else: what was read stays, the reason is shown, and Run goes on until its
-// context ends.
+// TestPanicOfResource checks that a panic in the loop of one resource ends all lists and watches of
+// a linked cluster. The cache stays, the health has the reason, and Run continues until its context
+// ends.
 func TestPanicOfResource(t *testing.T) {
 	var broken atomic.Bool
 	inCluster(t, func(c *Config, _ *fakeAPI) {
@@ -118,13 +120,13 @@ func TestPanicOfResource(t *testing.T) {
 		select {
 		case <-changed:
 		default:
-			t.Error("the change of the health is not reported")
+			t.Error("the change of the health was not reported")
 		}
 		r.api.send(watch.Added, aService("late"))
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if svc := (federation.ServiceID{Namespace: "ns", Name: "web"}); r.State(svc) != federation.Present {
-			t.Error("what was read is gone")
+			t.Error("cached objects were dropped")
 		}
 		if svc := (federation.ServiceID{Namespace: "ns", Name: "late"}); r.State(svc) != federation.Missing {
 			t.Error("the cluster is still watched")

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// boundPort gives the Pod's first container a port with a host port that is bound to an address.
+// boundPort gives the Pod's first container a port. Its host port is bound to an address.
 func boundPort(port, hostPort int32, hostIP string) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
 		o.Spec.Containers[0].Ports = append(o.Spec.Containers[0].Ports,
@@ -17,16 +17,16 @@ func boundPort(port, hostPort int32, hostIP string) func(*corev1.Pod) {
 	}
 }
 
-// TestHostPortRules checks that annotations and Servers count for a host port if they name the
-// container port behind it, and that an annotation may name the host port itself. The endpoint at the
-// node's address never has an inbound port.
+// TestHostPortRules checks that annotations and Servers apply to a host port if they name the
+// container port behind the host port. An annotation may also name the host port itself. The
+// endpoint at the node's address never has an inbound port.
 func TestHostPortRules(t *testing.T) {
 	const addr = "192.168.0.1:7777"
 	opaque := strings.Replace(meshedDescribed, " meshed", " meshed opaque", 1)
 	skip := strings.Replace(podDescribed, " namespace", " control_plane_ns:linkerd namespace", 1)
 	for name, x := range map[string]struct {
 		pod    []func(*corev1.Pod)
-		server string // port of a Server
+		server string // port that the Server selects
 		want   string
 	}{
 		"no rule":               {nil, "", meshedDescribed},
@@ -40,7 +40,7 @@ func TestHostPortRules(t *testing.T) {
 		"a Server of the container port": {nil, "8080", opaque},
 		"a Server of the name":           {nil, "web", opaque},
 		"a Server of another port":       {nil, "4143", meshedDescribed},
-		"the proxy's admin port behind it": {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "4191"),
+		"host port of the admin port": {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "4191"),
 			func(o *corev1.Pod) { o.Spec.Containers[0].Ports[0].ContainerPort = 4191 }}, "", opaque},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestHostPortRules(t *testing.T) {
 	}
 }
 
-// TestBoundHostPorts checks at which addresses a Pod claims a host port that hostIP binds.
+// TestBoundHostPorts checks at which addresses a Pod claims a host port with a hostIP.
 func TestBoundHostPorts(t *testing.T) {
 	p := aPod("p", at("10.0.0.1"), onHost("192.168.0.1", "fd00::1"))
 	for _, bind := range []func(*corev1.Pod){
@@ -91,8 +91,8 @@ func TestBoundHostPorts(t *testing.T) {
 	}
 }
 
-// TestBoundElsewhere checks that a Pod that binds a host port to an address which its node is not
-// known to have takes the address from nobody else.
+// TestBoundElsewhere checks that a Pod may bind a host port to an address that its node is not
+// known to have. The Pod then takes the address from no other object.
 func TestBoundElsewhere(t *testing.T) {
 	const there = "10.9.9.9:80"
 	w := newWorld(t, withAddresses)
@@ -101,7 +101,7 @@ func TestBoundElsewhere(t *testing.T) {
 		t.Errorf("alone: %s", got)
 	}
 	if ip := netip.MustParseAddr("10.9.9.9"); w.AddressOwner(ip) != "" {
-		t.Errorf("endpoints of linked clusters are refused at %v: it belongs to %s", ip, w.AddressOwner(ip))
+		t.Errorf("endpoints of linked clusters are rejected at %v, which belongs to %s", ip, w.AddressOwner(ip))
 	}
 	w.put(workloadAt(aWorkload("v", "http=80"), "10.9.9.9"))
 	if got := w.at(there); !strings.Contains(got, "external_workload:v") {

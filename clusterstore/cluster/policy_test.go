@@ -16,8 +16,8 @@ import (
 	"isthmus/federation"
 )
 
-// expensive makes a Server's selector have many requirements, all of which must be checked: none
-// of these labels is there.
+// expensive gives a Server's selector many requirements. No Pod has the labels, so all requirements
+// must be checked.
 func expensive(terms int) func(*decode.Server) {
 	return odd(func(s *decode.ServerSpec) {
 		for i := range terms {
@@ -28,15 +28,15 @@ func expensive(terms int) func(*decode.Server) {
 	})
 }
 
-// TestTooMuchPolicy: Servers beyond what a namespace's policy may cost are ignored, in
-// the order of their names, whatever the order they come in. It is reported, and logged
-// once each time that it begins. Other namespaces do not notice.
+// TestTooMuchPolicy checks that Servers beyond the maximum cost of a namespace's policy are
+// ignored. Servers count in the order of their names, not of their arrival. The problem is
+// reported, and logged once whenever it begins. Other namespaces are not affected.
 func TestTooMuchPolicy(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
 		logs, lines := observer.New(zap.WarnLevel)
 		w := newWorld(t, func(c *Config) { c.Log = zap.New(logs) })
 		w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
-		const used = maxPolicy / 500 // each costs 1 + 499
+		const used = maxPolicy / 500 // each Server costs 1 + 499
 		port := func(i int) uint16 { return uint16(8000 + i) }
 		var all []*decode.Server
 		for i := range used + 2 {
@@ -71,7 +71,7 @@ func TestTooMuchPolicy(t *testing.T) {
 		if got := w.marked(); len(got) != 1 {
 			t.Errorf("marked: %q", got)
 		}
-		check("one less", 1, used+1)
+		check("one too many", 1, used+1)
 		w.put(aServer("s01", "", "", protocol("HTTP/2")))
 		check("all are used", 2, used+2)
 		if unusable := w.Health().Unusable; len(unusable) != 0 {
@@ -83,13 +83,13 @@ func TestTooMuchPolicy(t *testing.T) {
 		w.put(aServer("s01", fmt.Sprint(port(1)), "", expensive(499)))
 		w.put(aServer("s02", fmt.Sprint(port(2)), "", expensive(498)))
 		if n := lines.Len(); n != 2 {
-			t.Errorf("logged after it has begun again: %v", lines.All())
+			t.Errorf("logged after the problem has begun again: %v", lines.All())
 		}
 	}
 }
 
-// TestTooMuchPolicyAtStart: Servers beyond what a policy may cost are logged, once, if they were
-// there before the first sync, too.
+// TestTooMuchPolicyAtStart checks that Servers beyond the maximum cost are logged once if they
+// exist before the first sync.
 func TestTooMuchPolicyAtStart(t *testing.T) {
 	logs, lines := observer.New(zap.WarnLevel)
 	cfg := testConfig()
@@ -106,8 +106,8 @@ func TestTooMuchPolicyAtStart(t *testing.T) {
 	}
 }
 
-// TestPolicyMeanwhile: until a worker has evaluated a change of Servers, Pods keep the opaque ports
-// that they had. A Pod that changes is evaluated before others see that.
+// TestPolicyMeanwhile checks that Pods keep their opaque ports until a worker has evaluated a
+// change of Servers. A changed Pod is evaluated before readers see the change.
 func TestPolicyMeanwhile(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(
@@ -121,7 +121,7 @@ func TestPolicyMeanwhile(t *testing.T) {
 	for _, x := range []struct {
 		name     string
 		change   func()
-		at, then string // first and in the end: what is opaque
+		at, then string // opaque ports at first and at the end
 	}{
 		{"the first Server", put(aServer("s", "8080", "app=web")), "", p},
 		{"another port", put(aServer("s", "8081", "app=web")), p, ""},
@@ -129,7 +129,7 @@ func TestPolicyMeanwhile(t *testing.T) {
 		{"back", put(aServer("s", "8080", "app=web")), "", p + " " + q},
 		{"relabelled", put(aPod("p")), q, q},
 		{"labelled as before", put(aPod("p", podLabel("app", "web"))), p + " " + q, p + " " + q},
-		{"another port of its own",
+		{"another annotation",
 			put(aPod("p", podLabel("app", "web"),
 				func(o *corev1.Pod) { o.Annotations = with(nil, opaqueAnnotation, "1") })), p + " " + q, p + " " + q},
 		{"another node", put(aPod("q", podLabel("app", "web"), func(o *corev1.Pod) { o.Spec.NodeName = "node-2" })),
@@ -138,15 +138,15 @@ func TestPolicyMeanwhile(t *testing.T) {
 	} {
 		x.change()
 		if got := w.opaqueAt(8080); got != x.at {
-			t.Errorf("%s: at first %q is opaque, want %q", x.name, got, x.at)
+			t.Errorf("%s: at first, %q is opaque, want %q", x.name, got, x.at)
 		}
 		if w.marked(); w.opaqueAt(8080) != x.then {
-			t.Errorf("%s: in the end %q is opaque, want %q", x.name, w.opaqueAt(8080), x.then)
+			t.Errorf("%s: at the end, %q is opaque, want %q", x.name, w.opaqueAt(8080), x.then)
 		}
 	}
 }
 
-// TestPolicyBeforeSync: what was read before the first sync is evaluated when that is over.
+// TestPolicyBeforeSync checks that objects read before the first sync are evaluated at the sync.
 func TestPolicyBeforeSync(t *testing.T) {
 	w := &world{t: t, Local: newOn(newFakeAPI(), testConfig())}
 	for _, o := range []metav1.Object{
@@ -161,8 +161,8 @@ func TestPolicyBeforeSync(t *testing.T) {
 	}
 }
 
-// manyPorts is a namespace with a Service of Pods, each with labels of its own, and with
-// Servers that make one odd port each opaque for them all.
+// manyPorts returns a cluster with a Service of Pods that each have their own labels. Each Server
+// makes one odd port of all Pods opaque.
 func manyPorts(t testing.TB, servers int, pods ...*corev1.Pod) *world {
 	w := newWorld(t, nil)
 	var list []string
@@ -179,10 +179,9 @@ func manyPorts(t testing.TB, servers int, pods ...*corev1.Pod) *world {
 	return w
 }
 
-// forAll makes a Server select all Pods.
 var forAll = odd(func(s *decode.ServerSpec) { s.PodSelector = &metav1.LabelSelector{} })
 
-// distinct makes Pods with labels of their own.
+// distinct returns n Pods that each have their own labels.
 func distinct(n int, options ...func(*corev1.Pod)) (pods []*corev1.Pod) {
 	for i := range n {
 		pods = append(
@@ -193,8 +192,8 @@ func distinct(n int, options ...func(*corev1.Pod)) (pods []*corev1.Pod) {
 	return pods
 }
 
-// TestManyPorts: Servers make many ports opaque of Pods with labels of their own. All share the
-// list of these ports.
+// TestManyPorts checks that Pods with different labels share one list of opaque ports if Servers
+// make many ports opaque.
 func TestManyPorts(t *testing.T) {
 	const pods, servers = 20, 1000
 	w := manyPorts(t, servers, distinct(pods)...)
@@ -211,7 +210,7 @@ func TestManyPorts(t *testing.T) {
 	}
 }
 
-// meanwhile is a selector of all Pods, and does something while they are evaluated.
+// meanwhile is a selector of all Pods that runs a function while Pods are evaluated.
 type meanwhile struct {
 	labels.Selector
 	do func()
@@ -222,7 +221,8 @@ func (m meanwhile) Matches(l labels.Labels) bool {
 	return m.Selector.Matches(l)
 }
 
-// TestPolicyWhileItIsMade: Pods that come while the first Servers of their namespace are evaluated are evaluated too.
+// TestPolicyWhileItIsMade checks that Pods that arrive during the first evaluation of a namespace's
+// Servers are evaluated too.
 func TestPolicyWhileItIsMade(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=late"), aPod("p"))
@@ -238,19 +238,20 @@ func TestPolicyWhileItIsMade(t *testing.T) {
 	}
 }
 
-// ownPort makes one port of a Pod opaque.
+// ownPort adds an annotation that makes one port of a Pod opaque.
 func ownPort(port int) func(*corev1.Pod) {
 	return func(o *corev1.Pod) { o.Annotations = with(o.Annotations, opaqueAnnotation, fmt.Sprint(port)) }
 }
 
-// TestRemembered: what is remembered is bounded. Pods beyond the bound keep their own opaque ports,
-// which is reported while there are such Pods, and what is gone is forgotten. They are evaluated
-// again when there is room, or when a Server changes, by which no Pod loses its place to another.
+// TestRemembered checks that the memory for results of Servers is bounded. Pods beyond the bound
+// keep only the opaque ports of their own annotations. This is reported while such Pods exist.
+// Results of deleted Pods are dropped. Pods beyond the bound are evaluated again when there is room
+// or a Server changes. No other Pod loses its result then.
 func TestRemembered(t *testing.T) {
 	const servers = 5000
 	const fit = maxOpaqueBytes / (4*servers + 4 + 64)
 	var pods []*corev1.Pod
-	for i := range 2 * (fit + 5) { // two each have an even port of their own
+	for i := range 2 * (fit + 5) { // two Pods each have the same even port of their own
 		pods = append(pods, aPod(fmt.Sprint("p", i), ownPort(20_000+i&^1)))
 	}
 	w := manyPorts(t, servers, pods...)
@@ -275,18 +276,18 @@ func TestRemembered(t *testing.T) {
 	)
 	w.put(aPod("more", ownPort(60_000)))
 	if has := check("one more"); has != first {
-		t.Errorf("one more: Servers apply to %s\nand before to %s", has, first)
+		t.Errorf("after another Pod, Servers apply to %s\nand before to %s", has, first)
 	}
 	w.del(aPod("more"))
 	w.put(aPod(pods[fits].Name, ownPort(1)))
 	if w.marked(); len(strings.Fields(w.opaqueAt(3))) != 2*fit-1 {
-		t.Errorf("one of two that fit has changed: Servers apply to %s", w.opaqueAt(3))
+		t.Errorf("after a change of one of two Pods, Servers apply to %s", w.opaqueAt(3))
 	}
 	w.put(aPod(pods[fits+1].Name, ownPort(1)))
-	had := check("the other too")
-	w.put(aServer("s0000", "65001", "", forAll)) // all have other ports, for which there is room at once
+	had := check("after a change of the other Pod")
+	w.put(aServer("s0000", "65001", "", forAll)) // there is room for the new lists of all Pods at once
 	if has := check("another port"); has != had || policy.changed {
-		t.Errorf("Servers apply to %s\nand before to %s\nall are to be evaluated again: %v", has, had, policy.changed)
+		t.Errorf("Servers apply to %s\nand before to %s\nall will be evaluated again: %v", has, had, policy.changed)
 	}
 	for _, p := range pods {
 		if set := policy.pods[w.cache.pods.get("ns/"+p.Name)]; set.lacks {
@@ -300,20 +301,20 @@ func TestRemembered(t *testing.T) {
 	for _, x := range []struct {
 		own      string
 		reported int
-	}{{"60000", 1}, {"1-65535", 0}} { // the first that does not fit; then no Server adds a port
+	}{{"60000", 1}, {"1-65535", 0}} { // the first Pod does not fit; to the second, no Server adds a port
 		w.put(aPod("more", func(o *corev1.Pod) { o.Annotations = with(nil, opaqueAnnotation, x.own) }))
 		if list := w.Health().Unusable; len(list) != x.reported {
-			t.Errorf("with ports %s of its own: reported %q", x.own, list)
+			t.Errorf("for a Pod with the opaque ports %s: reported %q", x.own, list)
 		}
 	}
 	w.store("servers").Replace()
 	if len(w.cache.policies.byNamespace) != 0 {
-		t.Error("something is remembered without Servers")
+		t.Error("results are still cached without Servers")
 	}
 }
 
-// BenchmarkDearPolicy: 100 Pods with 500 labels each, and as many Servers as a namespace
-// may have with 490 terms. One Server changes, and all Pods are matched again.
+// BenchmarkDearPolicy measures a change of one Server that matches all Pods again. The namespace
+// has 100 Pods with 500 labels each, and as many Servers with 490 terms as allowed.
 func BenchmarkDearPolicy(b *testing.B) {
 	w := newWorld(b, nil)
 	var list []string

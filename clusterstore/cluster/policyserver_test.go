@@ -13,7 +13,7 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// namedPort gives the Pod's first container a port; hostPort 0 is none.
+// namedPort gives the Pod's first container a port. If hostPort is 0, there is no host port.
 func namedPort(name string, port, hostPort int32) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
 		o.Spec.Containers[0].Ports = append(
@@ -23,7 +23,7 @@ func namedPort(name string, port, hostPort int32) func(*corev1.Pod) {
 	}
 }
 
-// sidecarPort is a port of a native sidecar.
+// sidecarPort gives a Pod a native sidecar with a port.
 func sidecarPort(name string, port int32) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
 		o.Spec.InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: name, ContainerPort: port}}}}
@@ -38,7 +38,7 @@ func odd(change func(*decode.ServerSpec)) func(*decode.Server) {
 	return func(o *decode.Server) { change(&o.Spec) }
 }
 
-// opaqueAt lists the addresses of the service web that are opaque.
+// opaqueAt lists the opaque addresses of the Service web.
 func (w *world) opaqueAt(port uint16) string {
 	var list []string
 	for _, l := range w.read("web", port).Slices {
@@ -51,9 +51,11 @@ func (w *world) opaqueAt(port uint16) string {
 	return strings.Join(list, " ")
 }
 
-// TestServers: the ports of Pods that Servers make opaque, as far as TestJoinReference does not
-// draw that. p is labelled app=web, tier=db, and has ports http (8080, on the node 8888) and side
-// (4000); q has neither. Undeclared ports are requested by number.
+// TestServers checks the ports of Pods that Servers make opaque in situations that
+// TestJoinReference does not produce.
+//
+// Pod p has the labels app=web and tier=db, and the ports http (8080, host port 8888) and side
+// (4000). Pod q has neither. Undeclared ports are requested by number.
 func TestServers(t *testing.T) {
 	const p, q, none = "10.0.0.1:%d", "10.0.0.2:%d", ""
 	for _, x := range []struct {
@@ -112,15 +114,15 @@ func TestServers(t *testing.T) {
 					t.Errorf("without Servers again: %q", got)
 				}
 				if n := len(w.cache.policies.byNamespace); n != 0 {
-					t.Errorf("%d namespaces with Servers left behind", n)
+					t.Errorf("%d namespaces with Servers are still cached", n)
 				}
 			})
 		}
 	}
 }
 
-// TestServersOfTheirNamespace: a slice may have Pods of several namespaces. Each has the
-// identity of its own namespace, and the Servers of that apply to it.
+// TestServersOfTheirNamespace checks a slice with Pods of several namespaces. The identity and the
+// Servers of a Pod's own namespace apply.
 //
 // Behaviours: E-10.
 func TestServersOfTheirNamespace(t *testing.T) {
@@ -152,8 +154,8 @@ func TestServersOfTheirNamespace(t *testing.T) {
 	check("10.0.0.1:8080 10.0.0.3:8080")
 }
 
-// TestUnusable: malformed objects don't affect others, and are reported until they are
-// corrected or deleted.
+// TestUnusable checks that malformed objects do not affect other objects. They are reported until
+// they are corrected or deleted.
 func TestUnusable(t *testing.T) {
 	w := newWorld(t, nil)
 	workload := aWorkload("v")
@@ -220,7 +222,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// TestHugeServer: a Server with too many terms is refused, in little time.
+// TestHugeServer checks that a Server with too many terms is refused quickly.
 func TestHugeServer(t *testing.T) {
 	values := make([]string, 20_000)
 	for i := range values {
@@ -245,7 +247,7 @@ func TestHugeServer(t *testing.T) {
 	}
 }
 
-// TestTargetsOfOtherKinds: no reference to a Pod has the key of an ExternalWorkload.
+// TestTargetsOfOtherKinds checks that no reference to a Pod has the key of an ExternalWorkload.
 func TestTargetsOfOtherKinds(t *testing.T) {
 	for _, ref := range []corev1.ObjectReference{
 		{Kind: "Pod", Namespace: "workload", Name: "ns/w"}, {Kind: "Pod", Namespace: "workload/ns", Name: "w"},

@@ -11,7 +11,7 @@ func TestParsePorts(t *testing.T) {
 	for _, x := range []struct {
 		list, want string
 		named      bool
-		bad        int // items that the error lists
+		bad        int // number of items that the error lists
 	}{
 		{list: ""},
 		{list: ","},
@@ -91,13 +91,13 @@ func FuzzParsePorts(f *testing.F) {
 		p, err := ParsePorts(list, nil)
 		again, errAgain := ParsePorts(p.String(), nil)
 		if errAgain != nil || again != p {
-			t.Fatalf("%q reads as %q, which reads as %q: %v", list, p, again, errAgain)
+			t.Fatalf("%q is parsed as %q, which is parsed as %q: %v", list, p, again, errAgain)
 		}
 		if err == nil {
 			for item := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(list), ","), ",") {
 				first, _, _ := strings.Cut(strings.TrimSpace(item), "-")
 				if port, ok := parsePort(first); ok != p.Contains(port) && first != "" {
-					t.Fatalf("%q was read without error, but %q does not contain %s", list, p, first)
+					t.Fatalf("%q was parsed without an error, but %q does not contain %s", list, p, first)
 				}
 			}
 		}

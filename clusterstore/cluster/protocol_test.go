@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestProtocols checks that only TCP ports are served, in any order of the ports of a Service and
-// a slice.
+// TestProtocols checks that only TCP ports are served, in any order of the ports of a Service and a
+// slice.
 //
 // Behaviours: PP-02.
 func TestProtocols(t *testing.T) {
@@ -20,7 +20,7 @@ func TestProtocols(t *testing.T) {
 		name  string
 		port  uint16
 		ports []string
-		slice string // its ports
+		slice string // ports of the slice
 		want  string
 	}{
 		{"UDP first", 53, dns, "dns=2053/UDP,dns-tcp=1053/TCP", "10.0.0.1:1053"},
@@ -54,7 +54,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestEndpointsProtocols is TestProtocols for Endpoints objects, whose ports may share a name.
+// TestEndpointsProtocols is TestProtocols for Endpoints objects. Their ports may share a name.
 //
 // Behaviours: PP-02.
 func TestEndpointsProtocols(t *testing.T) {
@@ -98,7 +98,7 @@ func TestNamedProtocols(t *testing.T) {
 		{"one name over UDP and TCP", "10.0.0.1:8081",
 			[]metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0), namedPort("http", 8081, 0),
 				overUDP, podAnnotation(opaqueAnnotation, "http"))}, true},
-		{"a host port over UDP is nobody's", "192.168.0.1:53",
+		{"a host port over UDP belongs to no Pod", "192.168.0.1:53",
 			[]metav1.Object{aPod("p", at("10.0.0.1"), onHost("192.168.0.1"), namedPort("dns", 53, 53), overUDP,
 				podAnnotation(opaqueAnnotation, "53"))}, false},
 	} {
@@ -113,11 +113,11 @@ func TestNamedProtocols(t *testing.T) {
 	web := aService("web", "quic=443/UDP", "https=443/TCP", "only=53/UDP")
 	s := compactService(serviceAnnotation(web, opaqueAnnotation, "quic,only"), testRules, true)
 	if got := fmt.Sprint(s.Ports, s.OpaquePorts, s.HasPort(443), s.HasPort(53)); got != "[{https 443}]  true false" {
-		t.Errorf("of the Service is kept %s", got)
+		t.Errorf("the Service is cached as %s", got)
 	}
 	v := aWorkload("v", "linkerd-proxy=1/UDP", "http=8080/UDP", "http=8081/TCP", "linkerd-proxy=2")
 	template := workloadFactsOf(v, testRules).fullTemplate()
 	if template.proxy.inbound != 2 || len(template.ports.numbers()) != 2 {
-		t.Errorf("of the ExternalWorkload is kept %+v", template)
+		t.Errorf("the ExternalWorkload is cached as %+v", template)
 	}
 }

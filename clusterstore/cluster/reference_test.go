@@ -14,12 +14,12 @@ import (
 	"isthmus/internal/spec"
 )
 
-// events makes random events in random order.
+// events generates random events in random order.
 type events struct {
 	*world
-	all       objects // there are
+	all       objects // existing objects
 	draw      func(t *rapid.T, resource string) (key string, o metav1.Object)
-	resources []string // of the events; one that is listed several times comes more often
+	resources []string // resources of the events; a resource that is listed twice is twice as frequent
 }
 
 func (e *events) put(t *rapid.T, resource string) {
@@ -47,11 +47,11 @@ func (e *events) relist(t *rapid.T, resource string) {
 	e.store(resource).Replace(list...)
 }
 
-// run makes events, checks after each, and removes all objects in the end.
+// run generates events and checks the cluster after each event. At the end, it deletes all objects.
 func (e *events) run(t *rapid.T, check func(*rapid.T)) {
 	for _, name := range []string{"services", "pods", "endpointslices", "servers", "pods", "externalworkloads",
 		"endpointslices", "servers"} {
-		e.put(t, name) // so that most steps find something to change
+		e.put(t, name) // so that most events change an existing object
 	}
 	resource := rapid.SampledFrom(e.resources)
 	t.Repeat(map[string]func(*rapid.T){
@@ -65,7 +65,7 @@ func (e *events) run(t *rapid.T, check func(*rapid.T)) {
 	}
 }
 
-// objects has all objects, by resource and key: what the reference reads.
+// objects has all objects by resource and key. The reference reads them.
 type objects map[string]map[string]metav1.Object
 
 func (o objects) set(resource, key string, x metav1.Object) {
@@ -75,7 +75,7 @@ func (o objects) set(resource, key string, x metav1.Object) {
 	o[resource][key] = x
 }
 
-// referenceCount is the number of objects that a cluster keeps.
+// referenceCount returns the number of objects that a cluster caches.
 func (o objects) referenceCount(resource string) (n int) {
 	for _, x := range o[resource] {
 		if s, ok := x.(*decode.Server); !ok || s.Invalid != "" || s.Spec.ProxyProtocol == "opaque" {

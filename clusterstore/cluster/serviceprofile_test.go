@@ -17,8 +17,7 @@ import (
 	"isthmus/federation"
 )
 
-// aProfile makes a ServiceProfile for a Service "name.namespace", with that spec as
-// JSON.
+// aProfile returns a ServiceProfile for the Service "name.namespace". spec is JSON.
 func aProfile(service, spec string) *decode.ServiceProfile {
 	o := &decode.ServiceProfile{}
 	object := `{"metadata":{"namespace":"ns","name":"` + service + `.svc.cluster.local"},"spec":` + spec + `}`
@@ -28,7 +27,7 @@ func aProfile(service, spec string) *decode.ServiceProfile {
 	return o
 }
 
-// routesOf renders a ServiceProfile of one route, or none, as text.
+// routesOf renders the routes of a ServiceProfile with at most one route.
 func routesOf(p *federation.ServiceProfile) string {
 	var lines []string
 	for _, r := range p.Routes {
@@ -37,8 +36,8 @@ func routesOf(p *federation.ServiceProfile) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestServiceProfilesLive: an equal ServiceProfile keeps its pointer, and each change is
-// reported.
+// TestServiceProfilesLive checks that an equal ServiceProfile keeps its pointer and that each
+// change is reported.
 func TestServiceProfilesLive(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	w := newWorld(t, func(c *Config) { withAddresses(c); c.Log = zap.New(core) })
@@ -66,11 +65,11 @@ func TestServiceProfilesLive(t *testing.T) {
 			t.Errorf("%s: got %q, want %q; reported %v", what, got, want, topics)
 		}
 		if !reported && p != last {
-			t.Errorf("%s: another pointer", what)
+			t.Errorf("%s: the pointer has changed", what)
 		}
 		last = p
 		if h := w.Health(); h.RejectedProfiles != rejected || len(h.Unusable) < rejected {
-			t.Errorf("%s: %d refused: %q", what, h.RejectedProfiles, h.Unusable)
+			t.Errorf("%s: %d rejected: %q", what, h.RejectedProfiles, h.Unusable)
 		}
 		if n := len(logs.TakeAll()); n != logged {
 			t.Errorf("%s: %d lines logged", what, n)
@@ -78,7 +77,7 @@ func TestServiceProfilesLive(t *testing.T) {
 	}
 	put := func(spec string) func() { return func() { w.put(aProfile("web.ns", spec)) } }
 	step("R-02 none", func() {}, "none", false, 0, 0)
-	step("R-01 there is one", put(good), "r: method:GET", true, 0, 0)
+	step("R-01 one", put(good), "r: method:GET", true, 0, 0)
 	step("the same", put(good), "r: method:GET", false, 0, 0)
 	step(
 		"the same in other words",
@@ -90,7 +89,7 @@ func TestServiceProfilesLive(t *testing.T) {
 	)
 	step("another", put(`{}`), "", true, 0, 0)
 	step(
-		"a part of it",
+		"an invalid timeout",
 		put(`{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"x"}]}`),
 		"r: method:GET",
 		true,
@@ -108,29 +107,29 @@ func TestServiceProfilesLive(t *testing.T) {
 	step("the first budget again", put(discarded), "", true, 0, 1)
 	step("refused", put(`{"routes":[null]}`), "refused", true, 1, 1)
 	step("refused again", put(`{"routes":[null]}`), "refused", false, 1, 0)
-	step("refused for something else", put(`{"routes":7}`), "refused", true, 1, 1)
+	step("refused for another reason", put(`{"routes":7}`), "refused", true, 1, 1)
 	mine := aProfile("web.ns", good)
 	mine.Namespace = "client"
-	step("that of a client's namespace", func() { w.put(mine) }, "refused", true, 1, 0)
-	step("which is gone", func() { w.del(mine) }, "refused", true, 1, 0)
-	step("of another Service", func() { w.put(aProfile("web", good)) }, "refused", false, 1, 0)
-	step("R-03 R-04 gone", func() { w.del(aProfile("web.ns", good)) }, "none", true, 0, 0)
-	step("back", put(good), "r: method:GET", true, 0, 0)
-	step("gone with a new list", func() { w.store("serviceprofiles").Replace() }, "none", true, 0, 0)
+	step("a ServiceProfile in a client's namespace", func() { w.put(mine) }, "refused", true, 1, 0)
+	step("the client's ServiceProfile deleted", func() { w.del(mine) }, "refused", true, 1, 0)
+	step("a ServiceProfile of another Service", func() { w.put(aProfile("web", good)) }, "refused", false, 1, 0)
+	step("R-03 R-04 deleted", func() { w.del(aProfile("web.ns", good)) }, "none", true, 0, 0)
+	step("created again", put(good), "r: method:GET", true, 0, 0)
+	step("dropped by a new list", func() { w.store("serviceprofiles").Replace() }, "none", true, 0, 0)
 	// A ServiceProfile may be read before its Service.
 	w.del(aService("web", "http=80"))
 	put(good)()
 	w.put(aService("web", "http=80"))
 	if p, _ := w.ServiceProfile("ns", name); p == nil {
-		t.Error("a ServiceProfile that was read before its Service does not apply")
+		t.Error("a ServiceProfile that was cached before its Service does not apply")
 	}
 	if len(w.Health().Unusable) != 0 {
 		t.Errorf("unusable: %q", w.Health().Unusable)
 	}
 }
 
-// aTranslatedProfile makes a ServiceProfile for a Service "name.namespace", with that spec as
-// JSON.
+// aTranslatedProfile returns a ServiceProfile for the Service "name.namespace" as decoded from
+// JSON. spec is JSON.
 func aTranslatedProfile(service, spec string) *decode.ServiceProfile {
 	data, err := json.Marshal(service + ".svc.cluster.local")
 	if err != nil {
@@ -144,8 +143,8 @@ func aTranslatedProfile(service, spec string) *decode.ServiceProfile {
 	return o
 }
 
-// TestRefused checks that each kind of invalid ServiceProfile is rejected, with a reason that names
-// the invalid field.
+// TestRefused checks that each kind of invalid ServiceProfile is rejected. The reason names the
+// invalid field.
 //
 // Behaviours: SP-03, SP-05, SP-06, V-01.
 func TestRefused(t *testing.T) {
@@ -191,7 +190,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestAccepted: what is not set, or is of no use here, is left out; of a timeout that is none that is said.
+// TestAccepted checks that unset and irrelevant fields are ignored. An invalid timeout is ignored
+// and reported.
 func TestAccepted(t *testing.T) {
 	get := federation.Match{Kind: federation.MatchMethod, Text: "GET"}
 	all := federation.Match{Kind: federation.MatchAll}
@@ -216,7 +216,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestOneStatus checks that a status with one bound is sent with both, wherever it is.
+// TestOneStatus checks that a status range with one bound is sent with both bounds.
 func TestOneStatus(t *testing.T) {
 	status := func(from, to uint32) federation.Match {
 		return federation.Match{Kind: federation.MatchStatus, Min: from, Max: to}
@@ -248,8 +248,8 @@ func TestOneStatus(t *testing.T) {
 	}
 }
 
-// TestDiscardedBudgets checks that a retry budget which proxies discard is sent, and reported even
-// if something else is wrong too.
+// TestDiscardedBudgets checks that a retry budget that proxies discard is sent and reported, even
+// if another field is invalid too.
 func TestDiscardedBudgets(t *testing.T) {
 	const discards = "retryBudget: proxies discard this retry budget, and do not retry requests to the Service: "
 	for fields, want := range map[string]string{
@@ -279,7 +279,8 @@ func TestDiscardedBudgets(t *testing.T) {
 	}
 }
 
-// TestWeight: weights are quantities, in ten-thousandths, rounded up.
+// TestWeight checks that weights are quantities. They are sent in ten-thousandths and rounded up to
+// a thousandth.
 func TestWeight(t *testing.T) {
 	for text, want := range map[string]uint32{"": 0, "1": 10_000, "500m": 5000, "0.0001": 10, "429496": 4_294_960_000,
 		"429497": 4_294_967_295, "9E": 4_294_967_295, "1e2": 1_000_000, "1e99": 4_294_967_295} {
@@ -289,8 +290,8 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// TestServiceProfileBounds: a ServiceProfile that proxies could not decode is refused,
-// and one within the limits is not.
+// TestServiceProfileBounds checks that a ServiceProfile that proxies could not decode is rejected.
+// A ServiceProfile within the limits is accepted.
 func TestServiceProfileBounds(t *testing.T) {
 	nested := func(open string, depth int) *decode.ServiceProfile {
 		condition := strings.Repeat(open, depth) + `{"method":"GET"}` + strings.Repeat("}", depth)
@@ -343,13 +344,13 @@ func TestServiceProfileBounds(t *testing.T) {
 			RetryRatio: float32(math.Inf(1))}}},
 	} {
 		if f := translateProfile(o); f.Profile != nil || !utf8.ValidString(f.Problem) {
-			t.Errorf("%+v is used, or refused with %q", o.Spec, f.Problem)
+			t.Errorf("%+v was accepted, or rejected with %q", o.Spec, f.Problem)
 		}
 	}
 }
 
-// FuzzServiceProfile: whatever JSON a spec contains, the result can be sent to proxies,
-// and is the same each time.
+// FuzzServiceProfile checks that the translation of any JSON can be sent to proxies, and is
+// deterministic.
 func FuzzServiceProfile(f *testing.F) {
 	f.Add(
 		`{"routes":[{"name":"r","condition":{"all":[{"method":"GET"},{"not":{"pathRegex":"/x"}}]},"timeout":"1s",` +
@@ -391,13 +392,13 @@ func checkProfile(t *testing.T, p *federation.ServiceProfile) {
 	size := 0
 	text := func(s string) {
 		if size += len(s) + 10; !utf8.ValidString(s) {
-			t.Errorf("no text: %q", s)
+			t.Errorf("not printable: %q", s)
 		}
 	}
 	var check func(m federation.Match, depth int)
 	check = func(m federation.Match, depth int) {
 		if depth > maxNested {
-			t.Fatal("nested too deep")
+			t.Fatal("the condition is nested too deeply")
 		}
 		text(m.Text)
 		leaf := m.Kind == federation.MatchMethod || m.Kind == federation.MatchPath || m.Kind == federation.MatchStatus
@@ -420,7 +421,7 @@ func checkProfile(t *testing.T, p *federation.ServiceProfile) {
 	}
 	for _, o := range p.Overrides {
 		if text(o.Authority); o.Authority == "" {
-			t.Error("no authority")
+			t.Error("the authority is empty")
 		}
 	}
 	if b := p.Budget; b != nil && (!(b.Ratio >= 0) || b.TTL < 0) {

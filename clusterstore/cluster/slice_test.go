@@ -10,12 +10,13 @@ import (
 	"isthmus/federation"
 )
 
-// TestSliceEqual: slices are equal only if their addresses have the same hostnames and places.
+// TestSliceEqual checks that slices are equal only if their addresses have the same hostnames and
+// places.
 func TestSliceEqual(t *testing.T) {
 	data := func(address string) *slice {
 		d, ok := compactSlice(aSlice("s", "web", "http=80", address), false, "")
 		if !ok {
-			t.Fatalf("%s is left out", address)
+			t.Fatalf("%s is omitted", address)
 		}
 		return d
 	}
@@ -29,11 +30,12 @@ func TestSliceEqual(t *testing.T) {
 		}
 	}
 	if data("10.0.0.1").alike(data("10.0.0.1 host=a"), true) {
-		t.Error("without a hostname it is equal to one with it")
+		t.Error("a slice without a hostname is equal to one with a hostname")
 	}
 }
 
-// TestUnreadyAlone: an address that is not ready is not connected with its Pod, whose changes are none of it.
+// TestUnreadyAlone checks that an address that is not ready is not joined with its Pod. Changes of
+// the Pod are not reported.
 func TestUnreadyAlone(t *testing.T) {
 	w := newWorld(t, nil)
 	last := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p node=n unready")
@@ -42,11 +44,11 @@ func TestUnreadyAlone(t *testing.T) {
 	w.put(last, aPod("p"), aPod("p", meshed), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p node=n unready hint=a"))
 	w.del(aPod("p"))
 	if marked := w.marked(); len(marked) > 0 || w.cache.size() != 2 {
-		t.Errorf("reported %q, %d objects are kept", marked, w.cache.size())
+		t.Errorf("reported %q, %d objects are cached", marked, w.cache.size())
 	}
 }
 
-// watching calls look after each object of one kind that is put into the cache.
+// watching calls look after each object of one kind that is added to the cache.
 func watching[O decode.Object, T any](w *world, k follow.Kind[O, T], look func()) {
 	k.Changed, k.Same = func(string, T, bool) { look() }, k.Into.(store[T]).same
 	r := follow.New(k)
@@ -55,8 +57,9 @@ func watching[O decode.Object, T any](w *world, k follow.Kind[O, T], look func()
 	w.resources[at] = r
 }
 
-// TestReplaceAddresses: while a new list is put into the cache, an address is never
-// ambiguous because its previous owner has not been dropped yet. What it does not have any more is gone.
+// TestReplaceAddresses checks that no address becomes ambiguous while a new list replaces the
+// cache. The previous object of an address may not have been dropped yet. Objects that the list
+// lacks are dropped.
 //
 // Behaviours: E-24, E-26, E-28, E-31.
 func TestReplaceAddresses(t *testing.T) {
@@ -79,18 +82,17 @@ func TestReplaceAddresses(t *testing.T) {
 		w.store("externalworkloads").Replace(workloadAt(aWorkload(name, "http=80"), "10.2.0.1"))
 	}
 	if want := "Service ns/c"; looks != 15 || w.at("10.1.0.1:80") != want {
-		t.Errorf("looked %d times; in the end %s", looks, w.at("10.1.0.1:80"))
+		t.Errorf("look was called %d times; at the end, %s", looks, w.at("10.1.0.1:80"))
 	}
 	w.store("pods").Replace()
 	w.store("services").Replace()
 	w.store("externalworkloads").Replace()
 	if n := w.cache.size() + w.cache.local.size(); n != 0 {
-		t.Errorf("%d left behind", n)
+		t.Errorf("%d objects are still cached", n)
 	}
 }
 
-// TestReplaceKeeps: while a new list is put into the cache, objects are dropped after
-// their replacements are there.
+// TestReplaceKeeps checks that a new list adds replacements before it drops the old objects.
 func TestReplaceKeeps(t *testing.T) {
 	const profile = "web.ns.svc.cluster.local"
 	w := newWorld(t, withAddresses)
@@ -103,7 +105,7 @@ func TestReplaceKeeps(t *testing.T) {
 		looks++
 		share := w.read("web", 80)
 		if len(share.Slices) == 0 {
-			t.Fatal("there are no endpoints")
+			t.Fatal("the share has no endpoints")
 		}
 		for _, e := range share.Slices[0].Endpoints {
 			if e.Kind == federation.Pod && !e.Opaque {
@@ -112,7 +114,7 @@ func TestReplaceKeeps(t *testing.T) {
 		}
 		_, hasMine := w.ServiceProfile("client", profile)
 		if _, hasTheirs := w.ServiceProfile("ns", profile); !hasMine && !hasTheirs {
-			t.Error("there is no ServiceProfile")
+			t.Error("the ServiceProfile is missing")
 		}
 	}
 	watching(w, podKind(w.Cluster), look)
@@ -126,12 +128,12 @@ func TestReplaceKeeps(t *testing.T) {
 	w.store("externalworkloads").Replace(aWorkload("w"))
 	w.store("serviceprofiles").Replace(theirs)
 	if looks != 10 {
-		t.Errorf("looked %d times", looks)
+		t.Errorf("look was called %d times", looks)
 	}
 }
 
-// TestReplaceMoved: an address that has moved from one slice of a Service to another is there
-// all the time while a new list is put into the cache.
+// TestReplaceMoved checks that an address is served without interruption when a new list moves the
+// address to another slice.
 func TestReplaceMoved(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(
@@ -158,7 +160,7 @@ func TestReplaceMoved(t *testing.T) {
 			aSlice("b", "web", "http=8080", "10.0.0.2", "10.0.0.1"))
 	w.store("endpointslices").
 		Replace(aSlice("a", "web", "http=8080", "10.0.0.1", "10.0.0.2"), aSlice("b", "web", "http=8080"))
-	if looks != 6 { // one of them as a slice is dropped
-		t.Errorf("looked %d times", looks)
+	if looks != 6 { // one of them when a slice is dropped
+		t.Errorf("look was called %d times", looks)
 	}
 }

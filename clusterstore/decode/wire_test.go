@@ -331,14 +331,14 @@ func TestNoKey(t *testing.T) {
 	version := func(p *corev1.Pod) { p.ResourceVersion = long }
 	slashed := func(p *corev1.Pod) { p.Namespace = "n/s" }
 	for name, p := range map[string][]byte{
-		"no name":                    pod(t, "", 0),
-		"a long name":                pod(t, long, 0),
-		"nothing":                    nil,
-		"too large, with no name":    pod(t, "", maxObject),
-		"too large, with a long one": pod(t, long, maxObject),
-		"a slash":                    pod(t, "//ns/n", 0),
-		"a slash in the namespace":   pod(t, "a", 0, slashed),
-		"too large, with a slash":    pod(t, "//ns/n", maxObject),
+		"no name":                     pod(t, "", 0),
+		"a long name":                 pod(t, long, 0),
+		"nothing":                     nil,
+		"too large, with no name":     pod(t, "", maxObject),
+		"too large, with a long name": pod(t, long, maxObject),
+		"a slash":                     pod(t, "//ns/n", 0),
+		"a slash in the namespace":    pod(t, "a", 0, slashed),
+		"too large, with a slash":     pod(t, "//ns/n", maxObject),
 		"too large, with a slash in the namespace": pod(t, "a", maxObject, slashed),
 	} {
 		if got, _, err := listed(binarySource(podList(t, p)).Pods); err != errNoKey || got != nil {

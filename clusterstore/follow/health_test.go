@@ -20,9 +20,8 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// TestRefused checks that the cached state of an object stays if a list or an event has a refused
-// version of it. The health lists the object until it can be decoded or is deleted. A refused
-// object is not a failure.
+// TestRefused checks that a refused version of an object does not change the cached version. The
+// health lists the object until it can be decoded or is deleted. A refused object is not a failure.
 func TestRefused(t *testing.T) {
 	s := &scripted{version: "5", items: []item{labelled("a", "1"), tooLarge("b")}}
 	s.run(t, Options{Memory: NewMemoryCap(1 << 20)}, func(t *testing.T, g *Group, known texts) {
@@ -108,9 +107,9 @@ func TestTroubleAgain(t *testing.T) {
 
 func gone() *apierrors.StatusError { return apierrors.NewResourceExpired("too old resource version") }
 
-// TestRequestRate checks that no response of a server makes a resource send more than one request
-// per second, except for an initial burst. The reason for frequent requests is shown, and is
-// reported once.
+// TestRequestRate checks that a resource sends at most one request per second after an initial
+// burst, whatever the server responds. The reason for frequent requests is shown, and is reported
+// once.
 func TestRequestRate(t *testing.T) {
 	const span = 2 * time.Minute
 	pages := func(items int) func(metav1.ListOptions) (metav1.ListMeta, []item, error) {

@@ -66,8 +66,8 @@ func TestAside(t *testing.T) {
 }
 
 // TestOptionalWaitedFor checks that the first sync waits for an optional resource that cannot be
-// listed, because the resource would seem to be empty. The wait ends after optionalPatience, or if
-// the resource is refused or absent.
+// listed. Without the wait, the resource would seem to be empty. The wait ends after
+// optionalPatience, or if the resource is refused or absent.
 func TestOptionalWaitedFor(t *testing.T) {
 	unreachable := errors.New("unreachable")
 	failing := apierrors.NewInternalError(errors.New("conversion webhook failed"))
@@ -90,7 +90,7 @@ func TestOptionalWaitedFor(t *testing.T) {
 			least: 20 * time.Second, most: 24 * time.Second, listed: true},
 		"40 s late": {err: failing, lasts: 40 * time.Second,
 			least: optionalPatience, most: optionalPatience},
-		"for ever late": {err: unreachable, lasts: time.Hour,
+		"late forever": {err: unreachable, lasts: time.Hour,
 			least: optionalPatience, most: optionalPatience},
 		"401": {err: apierrors.NewUnauthorized(""), lasts: time.Hour,
 			least: optionalPatience, most: optionalPatience},
@@ -102,7 +102,7 @@ func TestOptionalWaitedFor(t *testing.T) {
 			least: 6 * time.Second, most: 20 * time.Second, listed: true},
 		"not found, and discovery fails": {err: errNotFound, lasts: time.Hour, unknown: unreachable,
 			least: optionalPatience, most: optionalPatience},
-		"not found, until discovery answers": {err: errNotFound, lasts: 6 * time.Second, unknown: unreachable,
+		"not found, until discovery works": {err: errNotFound, lasts: 6 * time.Second, unknown: unreachable,
 			least: 6 * time.Second, most: 16 * time.Second, listed: true},
 		"over budget":      {err: fmt.Errorf("%w: too much", ErrOverBudget), lasts: time.Hour},
 		"only for exports": {err: failing, lasts: 2 * time.Second, unawaited: true},
@@ -124,8 +124,7 @@ func TestOptionalWaitedFor(t *testing.T) {
 	}
 }
 
-// TestSlowList checks that a resource that is still being listed at the end of the first sync has a
-// failure until its list is complete.
+// TestSlowList checks that a resource has a failure while its first list outlasts the first sync.
 func TestSlowList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newOptional(nil)
@@ -335,8 +334,8 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestAbsentReturns checks that an absent kind is followed within 10 s of its return, and that API
-// discovery is requested at a limited rate meanwhile.
+// TestAbsentReturns checks that an absent kind is cached within 10 s of its return. Requests of API
+// discovery are limited meanwhile.
 func TestAbsentReturns(t *testing.T) {
 	a := newOptional(nil)
 	a.run(t, func(g *Group, known texts) {
@@ -362,8 +361,8 @@ func TestAbsentReturns(t *testing.T) {
 	})
 }
 
-// TestClear checks that a Store is notified of each dropped object, and that all drops end with one
-// notification.
+// TestClear checks that a Store is notified of each dropped object. One notification follows the
+// last drop.
 func TestClear(t *testing.T) {
 	var log []string
 	k := secrets(nil, texts{"ns/a": "", "ns/b": ""})

@@ -170,15 +170,15 @@ func runOutage(t *testing.T, f func(o *outage)) (lists int) {
 	return lists
 }
 
-// TestOutage checks that a watch resumes after an outage of less than a minute. The objects are
-// listed instead after a longer outage, and if the server was restored from a backup or has dropped
-// old events.
+// TestOutage checks that a watch resumes after an outage of less than a minute. After a longer
+// outage, the objects are listed. They are also listed if the server was restored from a backup or
+// has dropped old events.
 func TestOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		do          func(*outage)
 		least, most int // number of full lists
 	}{
-		"of two seconds": {do: func(o *outage) { o.away(2 * time.Second) }},
+		"two seconds": {do: func(o *outage) { o.away(2 * time.Second) }},
 		"with changes": {do: func(o *outage) {
 			o.cut()
 			o.write(100)
@@ -196,7 +196,7 @@ func TestOutage(t *testing.T) {
 				time.Sleep(700 * time.Millisecond)
 			}
 		}, most: 2},
-		"that is long": {do: func(o *outage) { o.away(2 * time.Minute) }, least: 1, most: 1},
+		"long": {do: func(o *outage) { o.away(2 * time.Minute) }, least: 1, most: 1},
 		"history forgotten": {do: func(o *outage) {
 			o.cut()
 			o.write(100)
@@ -233,9 +233,8 @@ func (o *outage) restore(d time.Duration, before, after int) {
 // noticed is the time within which a silent watch is replaced.
 const noticed = 2 * time.Minute
 
-// TestSilentWatch checks that a list and a new watch replace a watch that has stopped sending,
-// whether or not it sent bookmarks before. The list brings the missed changes, and the silence is
-// not a failure.
+// TestSilentWatch checks that a list and a new watch replace a silent watch. The silent watch may
+// have sent bookmarks before. The list brings the missed changes, and the silence is not a failure.
 func TestSilentWatch(t *testing.T) {
 	for name, bookmarks := range map[string]int{"from its beginning": 0, "later": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -274,8 +273,8 @@ func TestSilentWatch(t *testing.T) {
 	}
 }
 
-// TestSilentServer checks that the list after a silent watch fails within the time limit of a page
-// if the server no longer responds.
+// TestSilentServer checks that the list after a silent watch times out if the server no longer
+// responds.
 func TestSilentServer(t *testing.T) {
 	s := &scripted{}
 	s.runNoting(t, Options{}, func(g *Group, known texts, _ func() []string) {
@@ -473,7 +472,7 @@ func repeating() *scripted {
 		pause: time.Second,
 		onList: func(o metav1.ListOptions) (meta metav1.ListMeta, _ []item, err error) {
 			if len(o.Continue) > 600 {
-				return meta, nil, errors.New("it has no end")
+				return meta, nil, errors.New("the list does not end")
 			}
 			return metav1.ListMeta{ResourceVersion: "5", Continue: o.Continue + "x"}, same, nil
 		},

@@ -178,9 +178,8 @@ func TestOverRest(t *testing.T) {
 	}
 }
 
-// TestListPace checks that the first list is handled without a rate limit. Once a part of it is
-// cached, further lists are handled at the rate of events, even if the first list was not
-// completed.
+// TestListPace checks that the first list is handled without a rate limit. Later lists are handled
+// at the rate of events, even if the first list was not completed.
 func TestListPace(t *testing.T) {
 	const objects = eventBurst + 2*eventRate
 	for _, whole := range []bool{false, true} {

@@ -48,7 +48,7 @@ func tooLarge(name string) item {
 type scripted struct {
 	onList   func(metav1.ListOptions) (metav1.ListMeta, []item, error)
 	onWatch  func(metav1.ListOptions) error                       // returns the error of a watch
-	onEvents func(o metav1.ListOptions, w *scriptedEvents, n int) // sends the first events of watch n, which counts from 0
+	onEvents func(o metav1.ListOptions, w *scriptedEvents, n int) // sends the first events of watch n, from 0
 
 	mu       sync.Mutex
 	err      error // of all requests

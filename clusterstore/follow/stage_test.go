@@ -31,8 +31,8 @@ func sharingFeed(limit int64) *feed[*corev1.Secret, unique.Handle[string]] {
 	return r.feed.(*feed[*corev1.Secret, unique.Handle[string]])
 }
 
-// TestStageRefused checks that a list that exceeds the memory cap leaves the size of the cache
-// unchanged, including values that the cache shares with the list.
+// TestStageRefused checks that a list over the memory cap does not change the counted size of the
+// cache. The cache may share values with the list.
 func TestStageRefused(t *testing.T) {
 	f := sharingFeed(64 << 10)
 	text := strings.Repeat("x", 40<<10)
@@ -53,8 +53,9 @@ func TestStageRefused(t *testing.T) {
 	}
 }
 
-// TestStageAgain checks that repetitions of an object in a list take the space of one object but
-// count each time, so that an endless list ends. At the end of a list, the object counts once.
+// TestStageAgain checks that a repeated object counts each time while it is listed, although it is
+// stored once. Otherwise, a list that repeats an object would never end. At the end of a list, the
+// object counts once.
 func TestStageAgain(t *testing.T) {
 	f := sharingFeed(64 << 10)
 	f.beginList()

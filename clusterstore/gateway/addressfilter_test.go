@@ -12,16 +12,16 @@ import (
 	"isthmus/clusterstore/cluster"
 )
 
-// localCluster is a cache of the local cluster.
+// localCluster fakes the cache of the local cluster.
 type localCluster struct {
 	synced chan struct{}
-	names  map[string]string // what an address is assigned to
+	names  map[string]string // the object that each address is assigned to
 }
 
 func (l *localCluster) Synced() <-chan struct{}         { return l.synced }
 func (l *localCluster) AssignedTo(ip netip.Addr) string { return l.names[ip.String()] }
 
-// TestGuard tests which addresses may not be probed, and why.
+// TestGuard checks which addresses may not be probed, and the reasons.
 func TestGuard(t *testing.T) {
 	local := &localCluster{synced: make(chan struct{}), names: map[string]string{
 		"192.0.2.33":   "Pod shop/web",
@@ -77,7 +77,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardOfThisHost tests that an interface of this host is found without a fake.
+// TestGuardOfThisHost checks that the interfaces of this host are found without a fake.
 func TestGuardOfThisHost(t *testing.T) {
 	filter := &AddressFilter{Routable: func(netip.Addr) bool { return true }}
 	host, err := filter.hostAddresses()
@@ -91,7 +91,7 @@ func TestGuardOfThisHost(t *testing.T) {
 	}
 }
 
-// TestGuardReadsInterfacesAgain tests that an address which the host gets is known a second later, and that the
+// TestGuardReadsInterfacesAgain checks that a new address of the host is known within a second. The
 // interfaces are read once a second at most.
 func TestGuardReadsInterfacesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -114,13 +114,13 @@ func TestGuardReadsInterfacesAgain(t *testing.T) {
 	})
 }
 
-// TestGuardWaits tests that nothing may be probed before the local cluster's cache is complete, and that who waits
-// for the cache waits no longer than its context lasts.
+// TestGuardWaits checks that no address may be probed before the local cluster's cache is complete.
+// A caller that waits for the cache stops waiting when its context ends.
 func TestGuardWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := &localCluster{synced: make(chan struct{})}
 		filter := &AddressFilter{Routable: cluster.Routable, Local: local, Interfaces: func() ([]net.Addr, error) {
-			t.Error("interfaces are read")
+			t.Error("the interfaces were read")
 			return nil, nil
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -131,8 +131,8 @@ func TestGuardWaits(t *testing.T) {
 	})
 }
 
-// TestLocalIsNotProbed tests the addresses of a name: one that becomes local is not probed from then on, and stays in
-// use, and one that is no longer local is probed again.
+// TestLocalIsNotProbed checks that an address is not probed while it is local. Such an address
+// stays in use. It is probed again once it is no longer local.
 func TestLocalIsNotProbed(t *testing.T) {
 	track(t, func(x *tracked) {
 		x.out.dead["192.0.2.2"] = true
@@ -167,8 +167,8 @@ func TestLocalIsNotProbed(t *testing.T) {
 	})
 }
 
-// TestLocalUnknown tests that nothing is probed before the local cluster's cache is complete, and that this delays
-// nothing else.
+// TestLocalUnknown checks that no address is probed before the local cluster's cache is complete.
+// Nothing else is delayed.
 func TestLocalUnknown(t *testing.T) {
 	track(t, func(x *tracked) {
 		x.out.synced = make(chan struct{})
@@ -185,7 +185,7 @@ func TestLocalUnknown(t *testing.T) {
 		x.has("192.0.2.2:4143")
 		x.out.set(func() {
 			if x.out.probes["192.0.2.1"] > 0 {
-				t.Error("it is probed after it has gone")
+				t.Error("an address was probed after its removal")
 			}
 		})
 	})

@@ -110,16 +110,16 @@ func TestRead(t *testing.T) {
 	b.set([]string{"10.0.0.1"}, []string{"10.0.0.2"})
 	first := expect("{1 1}" + both).Slices[0]
 	if again := expect("{1 1}" + both).Slices[0]; again != first {
-		t.Error("an unchanged slice is another one")
+		t.Error("an unchanged slice has another pointer")
 	}
 	b.set([]string{"10.0.0.3"}, []string{"10.0.0.4"}) // others, as many
 	if again := expect("{1 1}" + both).Slices[0]; again != first {
-		t.Error("an unchanged slice is another one")
+		t.Error("an unchanged slice has another pointer")
 	}
 	b.set([]string{"10.0.0.1", "10.0.0.3"}, nil)
 	second := expect("{2 0}" + both).Slices[0]
 	if second == first || second.Endpoints[0] != first.Endpoints[0] {
-		t.Error("a changed slice is the same one, or its endpoints are not")
+		t.Error("a changed slice has the same pointer, or its endpoints do not")
 	}
 	b.set(nil, []string{"10.0.0.1", "10.0.0.3"})
 	expect("{0 2}")
@@ -150,7 +150,7 @@ func TestReadTwoSlices(t *testing.T) {
 	}}}
 	share := gatewaySource(b, "192.0.2.1").Reader(web, 80).Read()
 	if got, want := *share.Slices[0].Behind, (federation.Behind{Ready: 3, Unready: 1}); got != want {
-		t.Errorf("%+v is behind, not %+v", got, want)
+		t.Errorf("the share has %+v behind it, want %+v", got, want)
 	}
 }
 
@@ -326,10 +326,10 @@ func TestReachable(t *testing.T) {
 		t.Error("a dead gateway is not served as the last one")
 	}
 	if s.Addresses[1].IPv6Off = true; s.Reachable() {
-		t.Error("it can be reached by addresses that may not be used")
+		t.Error("the cluster is reachable at addresses that may not be used")
 	}
 	if s.Addresses = nil; s.Reachable() {
-		t.Error("it can be reached without an address")
+		t.Error("the cluster is reachable without an address")
 	}
 }
 
@@ -339,18 +339,18 @@ func TestSame(t *testing.T) {
 	a, o := gatewaySource(b, "192.0.2.1"), gatewaySource(b, "192.0.2.1")
 	o.Addresses[0].Failure, o.Addresses[0].Since = "once", time.Unix(9, 0)
 	if !a.Same(o) || (*Source)(nil).Same(a) {
-		t.Error("same is another, or nothing is the same")
+		t.Error("an equal source differs, or a nil source is equal")
 	}
 	for i, other := range []*Source{
 		gatewaySource(new(behind), "192.0.2.1"), gatewaySource(b), gatewaySource(b, "!192.0.2.1"),
 		gatewaySource(b, "192.0.2.2"),
 	} {
 		if a.Same(other) {
-			t.Errorf("%d is the same", i)
+			t.Errorf("source %d is equal", i)
 		}
 	}
 	o.Domain = "other.local"
 	if a.Same(o) {
-		t.Error("another domain is the same")
+		t.Error("a source with another domain is equal")
 	}
 }

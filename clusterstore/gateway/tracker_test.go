@@ -25,12 +25,12 @@ type outside struct {
 	mu           sync.Mutex
 	names        map[string][]string
 	dead         map[string]bool      // by address, or address and port
-	local        map[string]string    // what of the local cluster has an address
-	synced       chan struct{}        // closed once local is known
-	takes        time.Duration        // to resolve a name
+	local        map[string]string    // the object of the local cluster at each address
+	synced       chan struct{}        // closed when local is complete
+	takes        time.Duration        // time to resolve a name
 	probes       map[string]int       // by address
 	began        map[string]time.Time // the last probe, by address
-	atOnce       map[string]int       // that are being probed, by address
+	atOnce       map[string]int       // current probes, by address
 	probeTimeout time.Duration
 }
 
@@ -98,7 +98,6 @@ type tracked struct {
 	changes int // calls of Changed, under out.mu
 }
 
-// track runs a test with a Tracker, and then stops the Tracker.
 func track(t *testing.T, f func(x *tracked)) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &outside{
@@ -127,11 +126,10 @@ func track(t *testing.T, f func(x *tracked)) {
 	})
 }
 
-// pass lets d pass.
 func (x *tracked) pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-// has checks the addresses. A dead address has the prefix !, an address of unknown health the
-// prefix ?, and an address that the filter refuses the prefix =.
+// has checks the addresses. A dead address has the prefix "!", one of unknown health "?", and one
+// that the filter rejects "=".
 func (x *tracked) has(want ...string) {
 	x.t.Helper()
 	synctest.Wait()
@@ -191,7 +189,7 @@ func TestDeadAfterThree(t *testing.T) {
 		x.has("?192.0.2.1:4143") // after one failure it is not known
 		x.changed(1)
 		if !isClosed(x.Settled()) {
-			t.Error("it is not settled")
+			t.Error("the Tracker is not settled")
 		}
 		x.pass(time.Second)
 		x.has("?192.0.2.1:4143")
@@ -322,7 +320,7 @@ func TestTrackerBounded(t *testing.T) {
 		}
 		x.out.set(func() {
 			if n := len(x.out.probes); n != MaxAddresses {
-				t.Errorf("%d are probed", n)
+				t.Errorf("%d addresses are probed", n)
 			}
 		})
 		if got := x.Problems(); !slices.Equal(got, []string{
@@ -385,18 +383,17 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestNamesComeBack checks that an address that a name resolves to again has its old health, unless
-// that is long ago.
+// TestNamesComeBack checks that an address keeps its health if its name resolves to it again soon.
 func TestNamesComeBack(t *testing.T) {
 	track(t, func(x *tracked) {
 		resolve := func(to ...string) { x.out.set(func() { x.out.names["lb.example"] = to }) }
 		resolve("192.0.2.1", "192.0.2.2")
 		x.out.dead["192.0.2.1"] = true
 		x.Set([]Target{target("lb.example")})
-		x.pass(3*time.Second + time.Millisecond) // after the probes of a second
+		x.pass(3*time.Second + time.Millisecond) // after one second of probes
 		x.has("!192.0.2.1:4143", "192.0.2.2:4143")
 		dead := x.Addresses()[0]
-		x.out.set(func() { x.out.probeTimeout = time.Second }) // what is known at first is not by a new probe
+		x.out.set(func() { x.out.probeTimeout = time.Second }) // no new probe is finished
 		resolve("192.0.2.3")
 		x.pass(resolveEvery)
 		resolve("192.0.2.1", "192.0.2.2")
@@ -415,7 +412,7 @@ func TestNamesComeBack(t *testing.T) {
 	})
 }
 
-// TestRememberedBounded checks that the number of remembered addresses is bounded.
+// TestRememberedBounded checks that the health of a bounded number of unused addresses is cached.
 func TestRememberedBounded(t *testing.T) {
 	track(t, func(x *tracked) {
 		for i := range 20 {
@@ -429,7 +426,7 @@ func TestRememberedBounded(t *testing.T) {
 		x.mu.Lock()
 		newest := x.probed[keyOf(netip.MustParseAddr("198.51.18.0"), target("").Probe)] != nil
 		if n := len(x.probed); n != maxRemembered+MaxAddresses || !newest {
-			t.Errorf("%d are known, with those that are needed; of those that have just gone: %v", n, newest)
+			t.Errorf("%d addresses are cached, including those in use; of the newest unused ones: %v", n, newest)
 		}
 		x.mu.Unlock()
 		x.pass(rememberFor)
@@ -438,7 +435,7 @@ func TestRememberedBounded(t *testing.T) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if n := len(x.probed); n != MaxAddresses {
-			t.Errorf("%d are remembered, of which the last %d have just gone", n, MaxAddresses)
+			t.Errorf("%d addresses are cached; the newest %d were just removed", n, MaxAddresses)
 		}
 	})
 }
@@ -464,8 +461,8 @@ func TestNamesUnknown(t *testing.T) {
 	})
 }
 
-// TestRangesOfUnresolvedNames tests that addresses which stay in use, because no new name can be resolved, are neither
-// used nor probed outside the link's new ranges.
+// TestRangesOfUnresolvedNames checks that old addresses are neither used nor probed outside the
+// link's new ranges. The old addresses stay in use because the names cannot be resolved again.
 func TestRangesOfUnresolvedNames(t *testing.T) {
 	track(t, func(x *tracked) {
 		x.out.names["lb.example"] = []string{"192.0.2.1", "198.51.100.1"}
@@ -491,7 +488,8 @@ func TestRangesOfUnresolvedNames(t *testing.T) {
 	})
 }
 
-// TestRangesWhileResolving tests that new ranges hold for probes at once, also while names are being resolved.
+// TestRangesWhileResolving checks that new ranges apply to probes at once, even while names are
+// being resolved.
 func TestRangesWhileResolving(t *testing.T) {
 	track(t, func(x *tracked) {
 		x.out.names["lb.example"] = []string{"198.51.100.1"}

@@ -99,9 +99,9 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestAnchorsOf checks that the trust anchors of an API server are read, and that an error gives
-// the reason if they cannot be. No response takes more than some megabytes of memory. A list of
-// empty Pods would take hundreds if client-go decoded it.
+// TestAnchorsOf checks how the trust anchors of an API server are read. If they cannot be read, the
+// error gives the reason. No response takes more than some megabytes of memory. A list of empty
+// Pods would take hundreds if client-go decoded it.
 func TestAnchorsOf(t *testing.T) {
 	good, err := json.Marshal(map[string]any{
 		"kind":       "ConfigMap",
@@ -239,8 +239,8 @@ func (s *nodes) List(
 	return meta, nil
 }
 
-// TestReadNetworks checks that the address ranges of a cluster are merged, and that endless pages
-// and endless lists of pages are cut off.
+// TestReadNetworks checks that the address ranges of a cluster are merged. Endless pages and
+// endless lists of pages are cut off.
 func TestReadNetworks(t *testing.T) {
 	for _, c := range []struct {
 		from         nodes
