@@ -126,7 +126,8 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 }
 
 // mostLinkedMemory is the percentage of GOMEMLIMIT that all linked clusters together may use before
-// a warning is reported. The alert IsthmusLinkedClustersMemory uses the same threshold.
+// a warning is reported. The threshold of the alert IsthmusLinkedClustersMemory must be the same as
+// mostLinkedMemory.
 const mostLinkedMemory = 50
 
 // checkMemory reports whether all linked clusters together use too much memory. The memory cap

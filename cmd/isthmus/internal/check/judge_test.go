@@ -157,10 +157,10 @@ func TestJudge(t *testing.T) {
 		"an old anchor among good ones": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(old, late), anchors(late, old)
 		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; " +
-			"the last one is valid until 2100-01-01 " +
+			"the anchor that expires last is valid until 2100-01-01 " +
 			"00:00 UTC",
 			"warning trust-anchors local: 1 of 2 trust anchors have expired; " +
-				"the last one is valid until 2100-01-01 00:00 UTC"}},
+				"the anchor that expires last is valid until 2100-01-01 00:00 UTC"}},
 		"more anchors": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
 		}, []string{"warning trust-anchors east: the trust anchors differ: 1 in the local cluster, 2 in the " +

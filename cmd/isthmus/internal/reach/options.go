@@ -46,14 +46,14 @@ func (o *Options) straight(hint string) string {
 	return hint + o.AddressFlag
 }
 
-// Flags adds the flags that set the options.
+// Flags defines the flags that set the options.
 func (o *Options) Flags(s *pflag.FlagSet) {
 	o.ClusterFlags(s, "context")
 	o.PodFlag(s)
 }
 
-// ClusterFlags adds the flags that select the cluster. The given name is the name of the flag for
-// the kubeconfig context.
+// ClusterFlags defines the flags that select the cluster. The given name is the name of the flag
+// for the kubeconfig context.
 func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 	o.ContextFlag = "--" + context
 	s.StringVar(&o.Kubeconfig, "kubeconfig", "",
@@ -64,12 +64,12 @@ func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 		"`NAMESPACE` that contains the Pods of Isthmus and the link Secrets.")
 }
 
-// PodFlag adds the flag that selects one replica of the cluster.
+// PodFlag defines the flag that selects one replica of the cluster.
 func (o *Options) PodFlag(s *pflag.FlagSet) {
 	s.StringVar(&o.Pod, "pod", "", "`NAME` of the Pod to query. The default is all ready replicas.")
 }
 
-// AddAddressFlag adds the flag that sets the address of a replica.
+// AddAddressFlag defines the flag that sets the address of a replica.
 func (o *Options) AddAddressFlag(s *pflag.FlagSet, name, usage string) {
 	o.AddressFlag = "--" + name
 	s.StringVar(&o.Address, name, "",

@@ -173,7 +173,8 @@ func tierMetrics(t *federation.Table) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		inUse := gauges("isthmus_tier_in_use",
 			"Number of tiers, not counting the first, that clients in a zone use for a service with a preference. "+
-				"The value is for the port with the most tiers in use. See /debug/services for the reasons.",
+				"If a service has several ports, the port with the most tiers in use counts. "+
+				"See /debug/services for the reasons.",
 			"namespace", "service", "zone")
 		for _, s := range t.Steered(false) {
 			if len(s.Preference.Tiers) == 0 {
