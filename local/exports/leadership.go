@@ -26,7 +26,7 @@ const (
 	// maxPause is the longest time between writes of an object that keeps changing.
 	maxPause = time.Minute
 	// After failuresDelay failures, which take about 15 s, a failing write no longer delays
-	// deletions for the same exports. Without this limit, a failing write for one cluster could
+	// deletions for the same exports. Without failuresDelay, a failing write for one cluster could
 	// delay deletions for another cluster forever.
 	failuresDelay = 5
 )

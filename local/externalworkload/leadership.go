@@ -298,9 +298,9 @@ func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 	return list
 }
 
-// execute executes a plan, and usually stops at the first error. If the API server rejects a slice
-// as invalid, execute continues, but does not delete slices. While a slice is rejected, other
-// slices keep the endpoints that the rejected slice should receive.
+// execute sends the writes of a plan, and usually stops at the first error. If the API server
+// rejects a slice as invalid, execute continues, but does not delete slices. While a slice is
+// rejected, other slices keep the endpoints that the rejected slice should receive.
 func (t *leadership) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	versions := make(map[string]string) // by name of written slices; some slices are written twice

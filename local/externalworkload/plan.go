@@ -24,8 +24,8 @@ type plan struct {
 	// The instead map contains replacements for updates in the move list. A replacement is executed
 	// after the API server has rejected a slice, and keeps the endpoints that the update would move
 	// to other slices. If the ports of a slice change, kept endpoints would have the wrong ports,
-	// so the update has no replacement. An update whose replacement would not change the slice has
-	// no replacement either.
+	// so the update has no replacement. No replacement exists for an update if the replacement
+	// would leave the slice unchanged.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 

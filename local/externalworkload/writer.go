@@ -100,8 +100,9 @@ func (w *Writer) WorkloadChanged(before, after *decode.ExternalWorkload) {
 	}
 }
 
-// Run takes part in elections, and writes while this replica holds the Lease. When ctx ends, Run
-// finishes pending writes, releases the Lease, and returns nil within seconds. Call Run once.
+// Run takes part in elections, and writes EndpointSlices while this replica holds the Lease. When
+// ctx ends, Run finishes pending writes, releases the Lease, and returns nil within seconds. Call
+// Run once.
 func (w *Writer) Run(ctx context.Context) error {
 	return w.candidate.Run(ctx, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, w.lead)
 }

@@ -1,7 +1,7 @@
 // Package lease elects a leader among replicas with a Lease, and limits the rate of the leader's
-// writes. The election uses client-go's leaderelection. In addition, package lease guarantees that
-// two replicas never write at the same time, even if a process is suspended or the API server
-// returns errors.
+// writes. The election uses client-go's leaderelection. Unlike leaderelection, package lease
+// guarantees that two replicas never write at the same time, even if a process is suspended or the
+// API server returns errors.
 //
 // A [Candidate] takes part in an election. While its replica holds the Lease, the Candidate has a
 // [Leadership]. The leader determines the necessary writes in passes, and a [Loop] executes them.

@@ -6,7 +6,7 @@ import (
 
 const (
 	// minPause is the minimum time between two writes of an object. Each further write within
-	// changeTime doubles this minimum, up to the MaxPause of the Loop.
+	// changeTime doubles the minimum, up to the MaxPause of the Loop.
 	minPause   = time.Second
 	changeTime = 10 * time.Minute
 	// If other writers revert an object maxReverts times within changeTime, the object is written

@@ -19,8 +19,8 @@ import (
 //     the ServiceImport had settled. Newcomers cannot make clients lose ports or IPs, even if their
 //     cluster reports a false creation time.
 //
-// A new leader does not know from which exports the existing values came. The leader assumes that
-// each value came from the oldest export with this value. Under a new leader, an older export
+// A new leader does not know from which exports the existing values came. A new leader assumes that
+// each value came from the oldest export with that value. Under a new leader, an older export
 // replaces an existing value only if the export was absent when the ServiceImport was written. An
 // annotation of the ServiceImport lists the clusters of absent exports. The annotation lets the
 // oldest export determine the value again once its Service is back, even under a new leader.
