@@ -462,7 +462,8 @@ func anchorsExpiry(list []adminapi.Anchor, now time.Time) (level Level, text str
 		}
 	}
 	if expired > 0 {
-		return Warning, fmt.Sprintf("%d of %d trust anchors have expired; the anchor that expires last %s", expired, len(list), text)
+		return Warning, fmt.Sprintf("%d of %d trust anchors have expired; the anchor that expires last %s",
+			expired, len(list), text)
 	}
 	return OK, "the trust anchor " + text
 }
