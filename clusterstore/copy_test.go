@@ -111,7 +111,8 @@ func TestCopyAfterFailure(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// The copy is used even if the cluster fails while its link is being reconciled.
+// TestCopyAfterFailureAnyTime checks that the copy is used even if the cluster fails while its link
+// is being reconciled.
 func TestCopyAfterFailureAnyTime(t *testing.T) {
 	for failAt := 1; failAt <= 10; failAt++ {
 		t.Run(fmt.Sprint(failAt), func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestCopyAfterFailureAnyTime(t *testing.T) {
 				e.failAt = failAt
 				e.put(secret("s", "east", "t2", 0))
 				e.failAt = 0
-				if len(e.made) == 2 { // the link has asked less often
+				if len(e.made) == 2 { // Health was called fewer than failAt times
 					e.last(2).fail("connection refused")
 				}
 				e.served(e.loadCopy(3))

@@ -154,8 +154,7 @@ func TestPickReference(t *testing.T) {
 	})
 }
 
-// TestExpiry checks that the status shows when the credentials in use expire, and when the waiting
-// ones do.
+// TestExpiry checks that the status shows when the credentials in use expire.
 func TestExpiry(t *testing.T) {
 	s := secret("a", "east", "e30.eyJleHAiOjE3MDAwMDAwMDB9.sig", 0)
 	inBubble(t, func(e *env) {
@@ -176,8 +175,8 @@ func TestExpiry(t *testing.T) {
 	}, s)
 }
 
-// TestExplain checks that the error of refused credentials names their kind, and that other errors
-// stay unchanged.
+// TestExplain checks that the error of refused credentials names their kind. Other errors stay
+// unchanged.
 func TestExplain(t *testing.T) {
 	token, certificate := &rest.Config{
 		BearerToken: "t",
@@ -220,8 +219,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestRefusedCertificate checks that a rejected client certificate is reported as the reason if it
-// ends the TLS handshake. The server must not be reported as unreachable.
+// TestRefusedCertificate checks a server that ends the TLS handshake because of the client
+// certificate. The error must give that reason and must not call the server unreachable.
 func TestRefusedCertificate(t *testing.T) {
 	certificate, key := clientCertificate(t, time.Now().Add(-time.Hour))
 	trusted := x509.NewCertPool()

@@ -154,8 +154,8 @@ func exported(name string, labels ...string) *corev1.Service {
 	return s
 }
 
-// TestStoreExports checks the exports of a local and a linked cluster, from before the first list
-// until the link is removed.
+// TestStoreExports checks the exports of a local and a linked cluster. It begins before the first
+// list and ends after the removal of the link.
 func TestStoreExports(t *testing.T) {
 	east := fake.NewClientset(exported("api", "other"), exported("web"))
 	inExports(t, map[string]*fake.Clientset{"t1": east, "t2": east}, func(x *exportWorld) {

@@ -55,8 +55,8 @@ type outside struct {
 	probed []string // without duplicates
 }
 
-// linkBehind links cluster east with a Secret named s that has the given annotations, and with the
-// given gateway. The cluster has not synced yet. The result controls name resolution and probes.
+// linkBehind links cluster east with the given gateway and a Secret s that has the given
+// annotations. The cluster has not synced yet. The result controls name resolution and probes.
 func (e *env) linkBehind(g *cluster.Gateway, annotations ...string) *outside {
 	f := new(outside)
 	e.store.lookUp = func(_ context.Context, name string) ([]netip.Addr, error) {
@@ -151,7 +151,7 @@ func (e *env) neverEmpty() (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// TestGateways checks that a cluster on another network offers its gateways, and that an edit takes
+// TestGateways checks that a cluster on another network offers its gateways. An edit of them takes
 // effect in one step.
 //
 // Behaviours: NW-07.
@@ -196,7 +196,7 @@ func TestGateways(t *testing.T) {
 }
 
 // TestGatewaysMissing checks that a cluster on another network without a gateway offers no
-// endpoints, and that the status gives the reason.
+// endpoints. The status gives the reason.
 func TestGatewaysMissing(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)

@@ -110,8 +110,8 @@ func TestDeadAtStart(t *testing.T) {
 	}, secret("a", "east", "t1", 0), secret("b", "north", "t1", 0))
 }
 
-// TestBlackHoled checks that a cluster whose API server accepts connections and never answers is
-// pending for exactly the grace period. It delays no other cluster.
+// TestBlackHoled checks a cluster whose API server accepts connections and never responds. It is
+// pending for exactly the grace period and delays no other cluster.
 func TestBlackHoled(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.pass(syncGrace - time.Nanosecond)
@@ -214,8 +214,8 @@ func TestRemovedOnlyWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestSyncedAtAnyMoment checks that a cluster is promoted even if it syncs while its link is busy.
-// This includes clusters that are reached through gateways.
+// TestSyncedAtAnyMoment checks that a cluster is promoted even if it syncs while its link is being
+// reconciled. This includes clusters that are reached through gateways.
 func TestSyncedAtAnyMoment(t *testing.T) {
 	for at := 1; at <= 8; at++ {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestSyncedAtAnyMoment(t *testing.T) {
 }
 
 // TestListedAtAnyMoment checks that a successor may finish its first sync even if it is listed
-// while its link is busy.
+// while its link is being reconciled.
 func TestListedAtAnyMoment(t *testing.T) {
 	for at := 1; at <= 4; at++ {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {

@@ -100,8 +100,8 @@ func TestRotationThatWorksInTheEnd(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestRotationFailsAgain checks that a failed rotation is shown as in progress while the new
-// credentials work. If the rotation fails again, the failure is logged again.
+// TestRotationFailsAgain checks that a failed rotation is shown as in progress again once its
+// credentials work. The next failure is logged too.
 func TestRotationFailsAgain(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
@@ -166,8 +166,8 @@ func TestInvalidWinner(t *testing.T) {
 	}, bad, secret("b", "east", "young", 0))
 }
 
-// TestDuplicateWithSameCredentials checks that nothing changes if a Secret with the same
-// credentials replaces the Secret in use.
+// TestDuplicateWithSameCredentials checks that a Secret with the same credentials may replace the
+// Secret in use without any change.
 func TestDuplicateWithSameCredentials(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)

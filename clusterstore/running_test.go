@@ -169,7 +169,7 @@ func TestRotationsTakeTurns(t *testing.T) {
 }
 
 // TestRotationThatCannotBeMade checks that credentials of which no client can be made are reported
-// as unusable, before their turn and after.
+// as unusable, even before their turn.
 func TestRotationThatCannotBeMade(t *testing.T) {
 	inBubble(t, func(e *env) {
 		for len(e.begun()) < len(e.made) || e.states() != fmt.Sprintf("map[ready :%d]", len(e.made)) {

@@ -390,8 +390,8 @@ func (r *rotating) inUseAny(token, resource string, late time.Duration) {
 	}
 }
 
-// TestStart checks that a cluster is served once each kind has been listed, has been refused, or is
-// 25 s late. A cluster counts as unreachable only after that.
+// TestStart checks that a cluster is served once each kind is listed, refused or 25 s late. A
+// cluster counts as unreachable only after that.
 func TestStart(t *testing.T) {
 	for resource, partly := range without {
 		for _, late := range lateness {
@@ -512,12 +512,11 @@ func TestKindsGivenUp(t *testing.T) {
 	}
 }
 
-// lastingTime is shorter than the time for which an API server must refuse the old credentials to
-// count as refusing.
+// lastingTime is shorter than the time after which a refusal of the old credentials counts.
 const lastingTime = 9 * time.Second
 
-// TestRegionOfAnotherCluster checks that a cluster that replaces another one has no region until
-// its Nodes are listed.
+// TestRegionOfAnotherCluster checks that a successor for another cluster has no region until its
+// Nodes are listed.
 func TestRegionOfAnotherCluster(t *testing.T) {
 	onServedAPI(t, nil, func(r *rotating) {
 		s := secret("s", "east", "t1", 0)
@@ -556,8 +555,7 @@ func TestRegionIsRead(t *testing.T) {
 }
 
 // TestRestartDuringRotation checks that a restart of the API server neither promotes nor drops the
-// waiting credentials. A starting API server refuses all requests until it has loaded its
-// permissions.
+// waiting credentials. A starting API server may refuse all requests for a moment.
 func TestRestartDuringRotation(t *testing.T) {
 	for name, refusal := range map[string]error{"403": errRefused, "401": errRevoked, "404": errNoKind} {
 		t.Run(name, func(t *testing.T) {
@@ -586,8 +584,8 @@ func TestRestartDuringRotation(t *testing.T) {
 	}
 }
 
-// TestOutageDuringRotation checks that waiting credentials are not used merely because they reach
-// the API server first after a long outage.
+// TestOutageDuringRotation checks that waiting credentials stay unused even if they are the first
+// to reach the API server after a long outage.
 func TestOutageDuringRotation(t *testing.T) {
 	onServedAPI(t, nil, func(r *rotating) {
 		r.api.answer("t2 servers", errRefused)
@@ -648,8 +646,8 @@ func TestKindDeletedDuringRotation(t *testing.T) {
 	})
 }
 
-// TestTwentyRotations checks that the last of many rotations in a row wins, and that no endpoint is
-// lost meanwhile.
+// TestTwentyRotations checks that the last of many rotations in a row wins. No endpoint is lost
+// meanwhile.
 //
 // Behaviours: N-13.
 func TestTwentyRotations(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestOwner checks which object an address belongs to. Each change of that object is reported, but
-// no other change of a Pod is.
+// TestOwner checks which object an address belongs to. Each change of that object is reported.
+// Other changes of a Pod are not reported.
 func TestOwner(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	is := func(what, addr, want string, reported bool) {
@@ -46,7 +46,7 @@ func TestOwner(t *testing.T) {
 	is("a deleted Service", "10.0.9.1", "", true)
 }
 
-// TestAssignedTo checks which addresses are assigned to an object of the local cluster, including
+// TestAssignedTo checks which addresses are assigned to objects of the local cluster. They include
 // addresses that Owner does not know.
 func TestAssignedTo(t *testing.T) {
 	w := newWorld(t, withAddresses)
@@ -119,8 +119,8 @@ func conflictLines(c *Local) (lines []string) {
 	return lines
 }
 
-// TestConflicts checks that each kind of conflict is listed with its objects, from the start and
-// while the conflict lasts.
+// TestConflicts checks that each kind of conflict is listed with its objects while the conflict
+// lasts. This includes conflicts that exist at the start.
 func TestConflicts(t *testing.T) {
 	objects := []metav1.Object{
 		aPod("a", at("10.0.0.1", "fd00::1")), aPod("b", at("10.0.0.1")), aPod("c", at("fd00::1", "10.0.0.1")),

@@ -20,7 +20,7 @@ import (
 	"isthmus/federation"
 )
 
-// fakeAPI is a fake of a cluster's API. A test sends its events, and can make its requests fail.
+// fakeAPI is a fake of a cluster's API. Tests send events with it and can make requests fail.
 type fakeAPI struct {
 	decode.Sources
 	ended federation.Latest[struct{}] // set when all watches end

@@ -13,8 +13,8 @@ import (
 )
 
 // TestBudget compares the memory that counts against the cap with the heap. The count is never less
-// than the heap, even for objects that are made to take much memory. For an ordinary cluster, it is
-// at most twice the heap. TestBudget in local/exports compares the memory of exports.
+// than the heap, even for objects that are made to take much memory. For an ordinary cluster, the
+// count is at most twice the heap. TestBudget in local/exports compares the memory of exports.
 func TestBudget(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fill  func(*world)

@@ -46,7 +46,7 @@ func TestSliceBeforePod(t *testing.T) {
 
 var web80 = federation.Key{Service: federation.ServiceID{Namespace: "ns", Name: "web"}, Port: 80}
 
-// TestCallbacks checks that ServiceChanged and NodeChanged report all changes in order, and that
+// TestCallbacks checks that ServiceChanged and NodeChanged report all changes in order.
 // ProfileChanged reports the addresses of a Pod.
 func TestCallbacks(t *testing.T) {
 	var got []string

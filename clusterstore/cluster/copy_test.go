@@ -240,8 +240,8 @@ func runCopied(t *testing.T, change func(*Config), f func(*Cluster)) {
 	})
 }
 
-// TestCopied checks that a cluster that reads a copy is synced at once. It stays stale since the
-// time of the loss.
+// TestCopied checks that a cluster that reads a copy is synced at once. The cluster counts as stale
+// from the time of the loss.
 func TestCopied(t *testing.T) {
 	runCopied(t, nil, func(c *Cluster) {
 		if !closedNow(c.Synced()) {

@@ -28,7 +28,7 @@ import (
 // corpusSize is the number of objects of each kind.
 const corpusSize = 400
 
-// isKept has all that is cached of an object.
+// isKept has everything that is cached of an object.
 type isKept struct {
 	Namespace, Name, Version string
 	Updated                  int64

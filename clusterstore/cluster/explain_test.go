@@ -105,8 +105,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestExplainChanged checks the time since which an address has its verdict. It is the time of the
-// last change of its slice, or of the first list.
+// TestExplainChanged checks the time of the last change of a verdict. That is the last change of
+// the address's slice, or the first list.
 func TestExplainChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -134,8 +134,8 @@ func TestExplainChanged(t *testing.T) {
 	})
 }
 
-// TestExplainLeftOutIsNoChange checks that verdicts follow changes of omitted addresses, and that
-// such changes are not reported to readers.
+// TestExplainLeftOutIsNoChange checks that a change of an omitted address changes its verdict. The
+// change is not reported to readers.
 func TestExplainLeftOutIsNoChange(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aService("web", "http=80"))

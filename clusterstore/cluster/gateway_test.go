@@ -137,7 +137,7 @@ func TestReadGateway(t *testing.T) {
 	}
 }
 
-// TestGatewayNames checks that a Service with an invalid name is not a gateway, because the name is
+// TestGatewayNames checks that a Service with an invalid name is not a gateway. The name would be
 // shown to people.
 func TestGatewayNames(t *testing.T) {
 	for _, name := range []string{"", "a\nb", "\x1b[31m", "<b>", strings.Repeat("a.", 1000) + "b"} {
@@ -235,8 +235,8 @@ func TestManyGateways(t *testing.T) {
 	}
 }
 
-// FuzzReadGateway checks that a client can connect to a gateway and probe it, and that proxies
-// accept its fields. The fields are bounded.
+// FuzzReadGateway checks that the fields of a gateway are valid and bounded. A client can connect
+// to the gateway and probe it.
 func FuzzReadGateway(f *testing.F) {
 	f.Add("192.0.2.1", "lb.example", "198.51.100.1", chartIdentity, "/ready", "3", int32(4143), int32(4191))
 	f.Add("::ffff:127.0.0.1", "a..b", "fe80::1%eth0", "a\nb", "/%zz?x#y", "-1h", int32(0), int32(70000))

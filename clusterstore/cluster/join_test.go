@@ -63,7 +63,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestEndpoints checks Endpoints objects, and that addresses that are not ready count as known.
+// TestEndpoints checks Endpoints objects. Their addresses that are not ready count as known.
 //
 // Behaviours: E-01, E-04, E-09, E-23, PR-34.
 func TestEndpoints(t *testing.T) {
@@ -113,7 +113,7 @@ func TestEndpoints(t *testing.T) {
 	check(80, "")
 }
 
-// TestNotText checks that an endpoint whose text cannot be sent is omitted, and no other endpoint.
+// TestNotText checks that only an endpoint whose text cannot be sent is omitted.
 func TestNotText(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(

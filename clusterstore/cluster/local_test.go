@@ -266,8 +266,8 @@ func TestSelecting(t *testing.T) {
 	}
 }
 
-// TestSelected checks the cached fields of ExternalWorkloads that slices contain, and that only
-// changes of these fields are reported.
+// TestSelected checks the cached fields of ExternalWorkloads, which are those that slices contain.
+// Only changes of these fields are reported.
 func TestSelected(t *testing.T) {
 	for _, x := range []struct {
 		name   string

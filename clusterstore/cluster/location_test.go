@@ -82,8 +82,8 @@ func TestBoundAddresses(t *testing.T) {
 	}
 }
 
-// TestPortNames checks that the first of several ports with one name is found, and that an unknown
-// name has no port.
+// TestPortNames checks that the first of several ports with one name is found. An unknown name has
+// no port.
 func TestPortNames(t *testing.T) {
 	const list = "http,,last"
 	service, v := aService(

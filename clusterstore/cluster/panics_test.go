@@ -56,8 +56,8 @@ func TestPanicOfPolicy(t *testing.T) {
 	})
 }
 
-// TestPanicOfChange checks that a panic while a change is reported delays no other change of the
-// namespace. The change is reported again.
+// TestPanicOfChange checks that a panic in a report delays no other report of the namespace. The
+// report that panicked is repeated.
 func TestPanicOfChange(t *testing.T) {
 	var mu sync.Mutex
 	broken, tries := true, 0

@@ -17,9 +17,9 @@ func boundPort(port, hostPort int32, hostIP string) func(*corev1.Pod) {
 	}
 }
 
-// TestHostPortRules checks that annotations and Servers apply to a host port if they name the
-// container port behind the host port. An annotation may also name the host port itself. The
-// endpoint at the node's address never has an inbound port.
+// TestHostPortRules checks that annotations and Servers that name a container port also apply to
+// its host port. An annotation may also name the host port itself. The endpoint at the node's
+// address never has an inbound port.
 func TestHostPortRules(t *testing.T) {
 	const addr = "192.168.0.1:7777"
 	opaque := strings.Replace(meshedDescribed, " meshed", " meshed opaque", 1)
@@ -91,8 +91,8 @@ func TestBoundHostPorts(t *testing.T) {
 	}
 }
 
-// TestBoundElsewhere checks that a Pod may bind a host port to an address that its node is not
-// known to have. The Pod then takes the address from no other object.
+// TestBoundElsewhere checks a Pod that binds a host port to an address that its node does not have.
+// Any other object takes precedence at that address.
 func TestBoundElsewhere(t *testing.T) {
 	const there = "10.9.9.9:80"
 	w := newWorld(t, withAddresses)

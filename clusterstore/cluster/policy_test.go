@@ -88,8 +88,8 @@ func TestTooMuchPolicy(t *testing.T) {
 	}
 }
 
-// TestTooMuchPolicyAtStart checks that Servers beyond the maximum cost are logged once if they
-// exist before the first sync.
+// TestTooMuchPolicyAtStart checks that Servers beyond the maximum cost are logged once, even if
+// they exist before the first sync.
 func TestTooMuchPolicyAtStart(t *testing.T) {
 	logs, lines := observer.New(zap.WarnLevel)
 	cfg := testConfig()
@@ -192,8 +192,8 @@ func distinct(n int, options ...func(*corev1.Pod)) (pods []*corev1.Pod) {
 	return pods
 }
 
-// TestManyPorts checks that Pods with different labels share one list of opaque ports if Servers
-// make many ports opaque.
+// TestManyPorts checks that Pods with different labels share the list of the many ports that
+// Servers make opaque.
 func TestManyPorts(t *testing.T) {
 	const pods, servers = 20, 1000
 	w := manyPorts(t, servers, distinct(pods)...)

@@ -248,8 +248,8 @@ func TestOneStatus(t *testing.T) {
 	}
 }
 
-// TestDiscardedBudgets checks that a retry budget that proxies discard is sent and reported, even
-// if another field is invalid too.
+// TestDiscardedBudgets checks that a retry budget that proxies discard is sent and reported. It is
+// reported even if another field is invalid too.
 func TestDiscardedBudgets(t *testing.T) {
 	const discards = "retryBudget: proxies discard this retry budget, and do not retry requests to the Service: "
 	for fields, want := range map[string]string{

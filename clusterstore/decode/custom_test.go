@@ -147,8 +147,8 @@ func FuzzCustom(f *testing.F) {
 	})
 }
 
-// TestNewest checks that the newest version that the API server has is used. An error other than
-// "not found" ends the search.
+// TestNewest checks that the newest version of a kind that the API server has is used. An error
+// other than "not found" ends the search.
 func TestNewest(t *testing.T) {
 	var asked []string
 	codes := map[string]int{}

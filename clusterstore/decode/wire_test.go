@@ -146,8 +146,8 @@ func equal(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// TestList checks that objects of any size are decoded one by one, and that a list continues after
-// a refused object.
+// TestList checks that objects of any size are decoded one by one. A list continues after a refused
+// object.
 func TestList(t *testing.T) {
 	largeMeta := func(p *corev1.Pod) { p.Annotations = map[string]string{"a": strings.Repeat("x", 100<<10)} }
 	large, largest := pod(t, "c", maxObject), pod(t, "f", maxObject, largeMeta)
@@ -201,8 +201,8 @@ func TestJSONList(t *testing.T) {
 	}
 }
 
-// TestEndlessValues checks that an endless value is an error, and so is endless space between two
-// values.
+// TestEndlessValues checks that an endless value is an error. Endless space between two values is
+// an error too.
 func TestEndlessValues(t *testing.T) {
 	object := fmt.Sprintf(serverText, "a")
 	event := "\n" + `{"type":"ADDED","object":` + object + `}` + "\r\n\t "

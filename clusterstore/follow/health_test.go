@@ -77,8 +77,8 @@ func TestRefusedText(t *testing.T) {
 	}
 }
 
-// TestTroubleAgain checks that a trouble is logged again only after an absence of troublePause,
-// even if another trouble lasts.
+// TestTroubleAgain checks that a trouble is logged again only after an absence of troublePause.
+// Other troubles do not matter.
 func TestTroubleAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x trouble

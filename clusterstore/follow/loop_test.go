@@ -102,8 +102,8 @@ func TestAfterWatch(t *testing.T) {
 	}
 }
 
-// TestNewestVersion checks that a watch is resumed only if the server's version is comparable and
-// not lower than the last one.
+// TestNewestVersion checks that a watch is resumed only if the server's version is comparable to
+// the last one and not lower.
 func TestNewestVersion(t *testing.T) {
 	for newest, resumed := range map[string]bool{
 		"100": true, "101": true, "1000": true,
@@ -235,7 +235,7 @@ func TestExpiredPage(t *testing.T) {
 	})
 }
 
-// TestOutdatedAtTimes checks that a response that rejects a version as too old is no failure if
+// TestOutdatedAtTimes checks that rejected versions are no failure, however many there are, if
 // watches begin in between.
 func TestOutdatedAtTimes(t *testing.T) {
 	asked, refused := 0, 0

@@ -134,8 +134,8 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// TestOverRest checks that the pause after a list that exceeds the memory cap grows with the time
-// that the list took. The first list that fits ends the pauses.
+// TestOverRest checks that the pause after a list over the memory cap grows with the duration of
+// the list. The first list that fits ends the pauses.
 func TestOverRest(t *testing.T) {
 	for page, want := range map[time.Duration]time.Duration{
 		time.Second:      minOverPause,

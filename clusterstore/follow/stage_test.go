@@ -164,7 +164,7 @@ func testOverBudget(t *testing.T, needed bool) {
 	}
 }
 
-// TestStaged checks the memory that counts during a list: the larger of cache and list, and the
+// TestStaged checks which memory counts during a list. It is the larger of cache and list, and the
 // staged part of the list. Unchanged objects take hardly any staged memory. A list of entirely new
 // objects fits if it fits alone.
 func TestStaged(t *testing.T) {
@@ -205,8 +205,8 @@ func TestStaged(t *testing.T) {
 	}
 }
 
-// TestMemoryCap checks that neither figure exceeds the cap, that add rejects nothing that fits, and
-// that memory can always be released.
+// TestMemoryCap checks that neither figure exceeds the cap. add rejects nothing that fits, and
+// memory can always be released.
 func TestMemoryCap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.Int64Range(1, 200).Draw(t, "limit")

@@ -17,8 +17,8 @@ import (
 	"isthmus/clusterstore/cluster"
 )
 
-// TestProbe checks that a gateway is alive if it responds with 200, whatever follows, and that no
-// response makes a probe read much.
+// TestProbe checks that a gateway is alive if it responds with 200, whatever follows. A probe reads
+// only a small part of any response.
 func TestProbe(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -78,8 +78,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestProbeNoHTTP checks that a response other than HTTP means dead, and is not part of the
-// message.
+// TestProbeNoHTTP checks that a gateway without a valid HTTP response is dead. The error does not
+// quote the response.
 func TestProbeNoHTTP(t *testing.T) {
 	for answer, want := range map[string]string{
 		"":                           "the connection was closed without a response",

@@ -90,8 +90,8 @@ func offers(share federation.Share) string {
 	return text
 }
 
-// TestRead checks that a share has the gateways while an endpoint behind them is ready, and that it
-// is unchanged while nothing changes.
+// TestRead checks that a share has the gateways while an endpoint behind them is ready. An
+// unchanged share keeps its slices.
 func TestRead(t *testing.T) {
 	b := new(behind)
 	r := gatewaySource(b, "192.0.2.2", "!192.0.2.3", "192.0.2.1").Reader(web, 80)
@@ -133,8 +133,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadTwoSlices checks that an address in two slices counts once, as ready if it is ready in
-// one.
+// TestReadTwoSlices checks that an address in two slices counts once. It counts as ready if it is
+// ready in either slice.
 func TestReadTwoSlices(t *testing.T) {
 	b := &behind{share: federation.Share{State: federation.Present, Slices: []*federation.Slice{
 		{
@@ -230,8 +230,8 @@ func modelled(list []*federation.Endpoint) (made []spec.Backend) {
 	return made
 }
 
-// TestUndeclaredPort checks that an undeclared port can't be reached, and that the explanation says
-// so.
+// TestUndeclaredPort checks that an undeclared port cannot be reached. The explanation gives that
+// reason.
 func TestUndeclaredPort(t *testing.T) {
 	b := new(behind)
 	b.set([]string{"10.0.0.1"}, nil)
@@ -249,7 +249,7 @@ func TestUndeclaredPort(t *testing.T) {
 	}
 }
 
-// TestExplain checks that the endpoints explained as served are served, and that all others have a
+// TestExplain checks that exactly the endpoints explained as served are served. All others have a
 // reason.
 //
 // Behaviours: NW-23.
@@ -333,7 +333,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestSame checks that sources differ if clients get something else.
+// TestSame checks that sources are different if clients get different endpoints.
 func TestSame(t *testing.T) {
 	b := new(behind)
 	a, o := gatewaySource(b, "192.0.2.1"), gatewaySource(b, "192.0.2.1")

@@ -255,8 +255,7 @@ func TestProbeEdited(t *testing.T) {
 	})
 }
 
-// TestProbesGoOn checks that changes of one IP's probes, and of other IPs, do not delay the other
-// probes.
+// TestProbesGoOn checks that changes of probes and of IPs do not delay other probes.
 func TestProbesGoOn(t *testing.T) {
 	track(t, func(x *tracked) {
 		x.out.dead["192.0.2.1"], x.out.probeTimeout = true, probeTimeout
@@ -272,8 +271,8 @@ func TestProbesGoOn(t *testing.T) {
 	})
 }
 
-// TestHostsTakeTurns checks that the ports and paths of an IP take turns and have their own health,
-// even after they come back.
+// TestHostsTakeTurns checks that the ports and paths of an IP are probed in turn. Each has its own
+// health, even after it was removed and added again.
 func TestHostsTakeTurns(t *testing.T) {
 	track(t, func(x *tracked) {
 		var targets []Target
@@ -302,7 +301,7 @@ func TestHostsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestTrackerBounded checks that few of many names and addresses are used and probed.
+// TestTrackerBounded checks that only a few of many names and addresses are used and probed.
 func TestTrackerBounded(t *testing.T) {
 	track(t, func(x *tracked) {
 		var targets []Target
@@ -412,7 +411,7 @@ func TestNamesComeBack(t *testing.T) {
 	})
 }
 
-// TestRememberedBounded checks that the health of a bounded number of unused addresses is cached.
+// TestRememberedBounded checks that the number of unused addresses with cached health is bounded.
 func TestRememberedBounded(t *testing.T) {
 	track(t, func(x *tracked) {
 		for i := range 20 {

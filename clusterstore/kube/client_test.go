@@ -83,7 +83,7 @@ func TestHostileError(t *testing.T) {
 }
 
 // TestTokenIsWithheld checks that no error shows a token that a server sends back. A cut text does
-// not end with a part of it either.
+// not end with a part of the token either.
 func TestTokenIsWithheld(t *testing.T) {
 	for _, token := range []string{"s3cret", `s3"cr\et`} {
 		c := &Client{config: &rest.Config{BearerToken: token}}

@@ -190,8 +190,8 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// TestLookTurns checks that only a few of many unresponsive clusters are read at a time, and that
-// every Look ends.
+// TestLookTurns checks that at most looksAtOnce unresponsive clusters are read at a time. Every
+// Look ends.
 func TestLookTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, first := NewTurns(), newLookedAt()

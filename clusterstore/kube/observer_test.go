@@ -16,8 +16,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestServer checks what the observer records of requests: errors, the clock skew, and refused
-// requests until they are permitted again. It records no credentials.
+// TestServer checks that the observer records the last error, the clock skew and refused requests.
+// A refused request is dropped once it is permitted. It records no credentials.
 func TestServer(t *testing.T) {
 	status := http.StatusForbidden
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

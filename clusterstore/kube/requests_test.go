@@ -87,9 +87,9 @@ func TestRequests(t *testing.T) {
 		})...)
 }
 
-// TestLatency checks the labels of the latency histograms. The local cluster's has client, code and
-// method, as in Linkerd's destination controller. A linked cluster has one histogram with few
-// buckets.
+// TestLatency checks the labels of the latency histograms. The histogram of the local cluster has
+// client, code and method, as in Linkerd's destination controller. A linked cluster has one
+// histogram with few buckets.
 func TestLatency(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewRequests()

@@ -131,8 +131,7 @@ func TestOneConnection(t *testing.T) {
 	}
 }
 
-// TestFirstFails checks that requests wait only for the first one, and that their contexts limit
-// the wait.
+// TestFirstFails checks that requests wait only for the first one. Their contexts limit the wait.
 func TestFirstFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := make(chan struct{})
