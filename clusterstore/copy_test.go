@@ -94,7 +94,7 @@ func TestCopyAfterFailure(t *testing.T) {
 			t.Errorf("copy of %v, since %v, version %q", st.CopyOf, st.Since, st.SecretVersion)
 		}
 		if caches, listed := e.store.Caches(); !listed || len(caches) != 1 || caches[0].Copy != nil {
-			t.Errorf("a replica that serves a copy can write it: %+v", caches)
+			t.Errorf("a replica that serves a copy offers the copy again: %+v", caches)
 		}
 
 		live.recover()

@@ -52,7 +52,7 @@ func TestStartsAreBounded(t *testing.T) {
 		for done := 0; done < all; done++ {
 			begun := e.begun()
 			if want := min(all, done+maxStarts); len(begun) != want {
-				e.t.Fatalf("%d clusters have begun once %d are ready, not %d", len(begun), done, want)
+				e.t.Fatalf("%d clusters have started once %d are ready, want %d", len(begun), done, want)
 			}
 			for _, c := range begun {
 				switch {
@@ -112,7 +112,7 @@ func TestRemovedWhileItWaits(t *testing.T) {
 			c.sync()
 		}
 		if closed(waiting.running) || len(e.begun()) != maxStarts {
-			t.Errorf("%d clusters have begun", len(e.begun()))
+			t.Errorf("%d clusters have started", len(e.begun()))
 		}
 		if !waiting.isStopped() {
 			t.Error("the removed cluster was not stopped")
@@ -146,7 +146,7 @@ func TestRotationsTakeTurns(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := len(e.begun()); n != before+maxStarts { // the other 8 wait
-			t.Errorf("%d of %d clusters have begun", n-before, len(e.made)-before)
+			t.Errorf("%d of %d clusters have started", n-before, len(e.made)-before)
 		}
 		waiting := 0
 		for _, st := range e.store.Status() {

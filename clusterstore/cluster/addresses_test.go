@@ -235,6 +235,6 @@ func TestCrowdedPorts(t *testing.T) {
 	}
 	at.hostPorts = at.hostPorts[:maxPortsAt/2]
 	if list := x.crowdedPorts(ip); len(list) != maxCrowdedAt || list[0] != 1 {
-		t.Errorf("%d ports are to be looked up", len(list))
+		t.Errorf("%d ports will be examined", len(list))
 	}
 }

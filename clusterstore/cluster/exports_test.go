@@ -487,7 +487,7 @@ func TestServiceExportsAbsent(t *testing.T) {
 		r.until("removal confirmed", time.Minute, func() bool { return r.Exports().text() == "emptied, ns/web mirror" })
 		time.Sleep(time.Hour)
 		if got := slices.Compact(seen); len(got) > 2 || got[len(got)-1] != "emptied, ns/web mirror" {
-			t.Errorf("seen meanwhile: %q", got)
+			t.Errorf("exports seen during the removal: %q", got)
 		}
 	}, labelled("web", "mirror=1"))
 }

@@ -212,7 +212,7 @@ func FuzzPolicy(f *testing.F) {
 			}
 		}
 		if readable := labels.Set(p.Labels).String(); others != 3 && readable == string([]rune(readable)) {
-			t.Errorf("others lost endpoints: %s", addrs(share))
+			t.Errorf("endpoints of other objects are missing: %s", addrs(share))
 		}
 		w.del(&s, &v)
 		for _, e := range w.read("web", 80).Slices[0].Endpoints {

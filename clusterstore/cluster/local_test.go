@@ -328,7 +328,7 @@ func TestSelected(t *testing.T) {
 		w.del(after)
 		if changed[len(changed)-1] != is+" -> none" || len(w.Workloads("")) != 0 || w.HasWorkloads("ns") ||
 			len(w.cache.local.selected) > 0 {
-			t.Errorf("%s: deleted: %q, left %v", x.name, changed, w.Workloads(""))
+			t.Errorf("%s: after the deletion: %q, still cached %v", x.name, changed, w.Workloads(""))
 		}
 	}
 }

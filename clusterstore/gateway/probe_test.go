@@ -110,7 +110,7 @@ func TestProbeNoHTTP(t *testing.T) {
 		l.Close()
 		<-done
 		if err := get(t.Context(), to.Addr(), probe); err == nil || !strings.Contains(err.Error(), "refused") {
-			t.Errorf("nobody listens: %v", err)
+			t.Errorf("without a listener: %v", err)
 		}
 	}
 }
