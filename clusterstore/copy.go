@@ -77,6 +77,7 @@ const (
 type linkCopy struct {
 	link    *link
 	allowed bool            // the copy may be read; set for links that exist when the replica starts
+	problem error           // why the copy can't be used
 	cluster *runningCluster // has loaded the copy; nil without a copy
 	of      CopiedCluster   // set with cluster
 	served  bool            // the table reads cluster
@@ -95,6 +96,7 @@ func (c *linkCopy) use(ctx context.Context, newer <-chan struct{}) (interrupted 
 		interrupted = closed(newer) && c.cluster == nil
 		c.allowed = interrupted
 		if err != nil && loading.Err() == nil {
+			c.problem = err
 			l.log.Warn("the copy of a cluster can't be used", zap.Error(err))
 		}
 		stop()

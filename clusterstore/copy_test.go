@@ -270,28 +270,39 @@ func TestUnusableCopies(t *testing.T) {
 	other.Identity = "uid-1"
 	elsewhere := eastCopy()
 	elsewhere.Server = "api.example:6443/other"
-	const unusable = "the copy of a cluster can't be used"
 	for name, x := range map[string]struct {
 		store  *copyStore
 		secret *corev1.Secret
-		logged string
+		why    string
 	}{
 		"none":           {&copyStore{}, secret("s", "east", "t1", 0), ""},
-		"unreadable":     {&copyStore{err: UnusableCopy("damaged")}, secret("s", "east", "t1", 0), unusable},
-		"other identity": {&copyStore{copy: other}, identified, unusable},
-		"other server":   {&copyStore{copy: elsewhere}, secret("s", "east", "t1", 0), unusable},
+		"unreadable":     {&copyStore{err: UnusableCopy("damaged")}, secret("s", "east", "t1", 0), "damaged"},
+		"other identity": {&copyStore{copy: other}, identified, "it is of another cluster, at " + other.Server},
+		"other server": {
+			&copyStore{copy: elsewhere}, secret("s", "east", "t1", 0),
+			"it is of another cluster, at " + elsewhere.Server,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withCopies(t, x.store, func(e *env) {
 				e.logs.TakeAll()
-				e.last(1).fail("connection refused")
+				live := e.last(1)
+				live.fail("connection refused")
 				e.settled(true)
 				e.linked("east=unreachable")
-				want := []string{"cluster unreachable…"}
-				if x.logged != "" {
-					want = append([]string{x.logged}, want...)
+				logged := []string{"cluster unreachable…"}
+				reason := "connection refused"
+				if x.why != "" {
+					logged = append([]string{"the copy of a cluster can't be used"}, logged...)
+					reason += "; the copy of the cluster can't be used: " + x.why
 				}
-				e.logged(want...)
+				e.logged(logged...)
+				if st := e.store.Status()[0]; st.Reason != reason {
+					t.Errorf("reason %q, want %q", st.Reason, reason)
+				}
+				live.recover()
+				live.sync()
+				e.status("s east ready")
 			}, x.secret)
 		})
 	}

@@ -94,9 +94,13 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	case v.state == cluster.Unreachable && at.creds.rest != nil:
 		st.Reason = fmt.Sprintf("not synced within %v", syncGrace)
 	}
-	if v.copy.served {
+	switch {
+	case v.copy.served:
 		st.CopyOf = v.copy.of.Lost
 		st.Reason = "from a copy of " + st.CopyOf.UTC().Format(time.RFC3339) + ": " + st.Reason
+	case v.copy.problem != nil:
+		st.Reason += "; the copy of the cluster can't be used: " + v.copy.problem.Error()
+		st.Reason = strings.TrimPrefix(st.Reason, "; ")
 	}
 	switch {
 	case v.serving == nil || v.next == nil || v.replacing():

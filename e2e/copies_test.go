@@ -109,6 +109,9 @@ func TestCopyUnusable(t *testing.T) {
 		if log := l.replicas[0].Log(200); !strings.Contains(log, why) {
 			t.Errorf("the log does not contain %q:\n%s", why, log)
 		}
+		if c := l.shown(t, 0); !strings.Contains(c.Reason, why) {
+			t.Errorf("the replica does not show that %q: %s", why, c.Reason)
+		}
 	}
 	// usable restarts the first replica, which must serve the copy.
 	usable := func(when string) {
