@@ -19,22 +19,42 @@ const (
 	copiedGeneration = "isthmus.io/cache-generation"
 )
 
+// replaced is the name of an outage in the report.
+const replaced = "replace the gateway"
+
 // outageEvery is the number of rounds, on average, after which a replica is replaced during an outage.
-const outageEvery = 3
+const outageEvery = 6
 
 // outage makes a linked cluster unreachable, and replaces the replica once a copy of the cluster is
-// stored. The clients must keep all endpoints of the cluster, before and after the cluster returns. An
-// outage only follows a round after which all clusters were ready.
+// stored. The clients must keep all endpoints of the cluster, before and after the cluster returns.
+// Before the outage, all other faults end, and all links get credentials that work.
 func outage(ctx context.Context, s *simulation, round int) error {
 	w := s.world
-	lost := pick(w, w.clusters[1:])
-	if !w.chance(outageEvery) || !w.cfg.Faults.MatchString(refuse) || len(away(w)) > 0 || !lost.linked() {
+	if !w.chance(outageEvery) || !w.cfg.Faults.MatchString(refuse) {
 		return nil
 	}
-	for _, c := range w.clusters[1:] {
-		if c.troubled || !c.link.good() { // a new replica does not know the earlier credentials
-			return nil
+	var linked []*cluster
+	for _, c := range w.clusters {
+		if text := heal(w, c); text != "" {
+			s.story.note("", c.name+": "+text)
 		}
+		if c.number == 0 || !c.linked() {
+			continue
+		}
+		linked = append(linked, c)
+		if !c.link.good() { // a new replica does not know the earlier credentials
+			s.story.note("", c.name+": "+rotate(w, c))
+		}
+	}
+	if len(linked) == 0 {
+		return nil
+	}
+	lost := pick(w, linked)
+	if err := harness.Pause(ctx, time.Until(w.lagging)); err != nil {
+		return err
+	}
+	if err := settle(ctx, s, round); err != nil {
+		return err
 	}
 	before, err := copies(w, lost)
 	if err != nil {
@@ -68,7 +88,7 @@ func outage(ctx context.Context, s *simulation, round int) error {
 		return err
 	}
 	s.ready.suspend(false)
-	s.report.Steps["replace the gateway"]++
+	s.report.Steps[replaced]++
 	if err := settle(ctx, s, round); err != nil {
 		return err
 	}

@@ -37,6 +37,9 @@ func TestSimulation(t *testing.T) {
 	if report.Rounds != 14 || report.Writes == 0 || report.Written == 0 || report.Messages == 0 {
 		t.Error("nothing has happened")
 	}
+	if report.Steps[replaced] == 0 {
+		t.Error("no replica was replaced during an outage")
+	}
 }
 
 // TestSameSeed: what happens follows from the seed.
