@@ -24,9 +24,9 @@ import (
 	"isthmus/internal/panics"
 )
 
-// scripted is a cluster that does what the test sets.
+// scripted is a cluster whose contents the test sets.
 type scripted struct {
-	clusterstore.Cluster // nil: of what is not asked for
+	clusterstore.Cluster // nil, so other methods panic
 	*known
 	cfg    cluster.Config
 	own    cluster.LocalConfig
@@ -41,7 +41,7 @@ func (c *scripted) Run(ctx context.Context) {
 	<-ctx.Done()
 	c.health.Set(
 		cluster.Health{Health: follow.Health{Err: ctx.Err(), StaleSince: time.Now()}},
-	) // as requests that are broken off do
+	) // like a cluster whose requests were canceled
 	c.ended = true
 }
 
@@ -88,7 +88,7 @@ type env struct {
 	supervisor *panics.Supervisor
 }
 
-// inBubble runs f with a Cluster that has a table and log of its own.
+// inBubble runs f with a Cluster that has its own table and log.
 func inBubble(t *testing.T, f func(*env)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
@@ -119,22 +119,22 @@ func inBubble(t *testing.T, f func(*env)) {
 		before := e.table.Linked()[federation.Local]
 		cancel()
 		if err := <-done; err != nil || !e.cluster.ended {
-			t.Errorf("Run returned %v, the cluster ended: %v", err, e.cluster.ended)
+			t.Errorf("Run returned %v; Run of the cluster returned: %v", err, e.cluster.ended)
 		}
 		if now := e.table.Linked()[federation.Local]; now != before {
-			t.Errorf("linked as %v, before the end %v", now, before)
+			t.Errorf("the link changed at the end to %v, from %v", now, before)
 		}
 		e.logged()
 	})
 }
 
-// service changes a Service, and waits until it is defined.
+// service changes a Service, and waits until the change is processed.
 func (e *env) service(id federation.ServiceID, svc *cluster.Service) {
 	e.change(id, svc)
 	synctest.Wait()
 }
 
-// change changes a Service; nil: it is deleted.
+// change changes a Service, or deletes it if svc is nil.
 func (e *env) change(id federation.ServiceID, svc *cluster.Service) {
 	e.cluster.mu.Lock()
 	if e.cluster.services == nil {
@@ -178,7 +178,7 @@ func TestLife(t *testing.T) {
 		e.state(federation.Unreachable, cluster.Unreachable, "timeout")
 		select {
 		case <-e.local.Synced():
-			t.Error("synced")
+			t.Error("the cluster is synced too early")
 		default:
 		}
 		e.health(cluster.Health{})
@@ -205,7 +205,7 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 		e.sync()
 		e.logged("cluster ready")
 		put("a@b@c,bb@east")
-		put("a@b@c,bb@east,bb@north") // other members, the same problem
+		put("a@b@c,bb@east,bb@north") // other members with the same problem
 		e.logged(line)
 		if p := e.local.Problems(); len(p) != 1 || p[0].Service != "shop/web" || len(p[0].Problems) != 1 {
 			t.Errorf("problems: %v", p)
@@ -220,13 +220,13 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 		put("nonsense")
 		e.service(shopWeb, nil)
 		if p := e.local.Problems(); len(p) != 0 {
-			t.Errorf("problems of a Service that is gone: %v", p)
+			t.Errorf("problems of a deleted Service: %v", p)
 		}
 	})
 }
 
-// TestPanicOfDefinition: a Service whose definition panics stays undefined, or as it was, until a
-// retry succeeds. The Service holds up neither the start nor other Services of its namespace.
+// TestPanicOfDefinition checks that a Service whose definition panics does not change until a retry
+// succeeds. The Service delays neither the start nor other Services of its namespace.
 func TestPanicOfDefinition(t *testing.T) {
 	inBubble(t, func(e *env) {
 		bad := federation.ServiceID{Namespace: "shop", Name: "bad"}
@@ -254,7 +254,7 @@ func TestPanicOfDefinition(t *testing.T) {
 	})
 }
 
-// TestOwnerOf: what has an address, and the ports of a Service.
+// TestOwnerOf checks the owners of addresses and the ports of a Service.
 func TestOwnerOf(t *testing.T) {
 	k := aShop()
 	service := netip.MustParseAddr("10.1.0.1")
@@ -285,11 +285,12 @@ func TestOwnerOf(t *testing.T) {
 		t.Errorf("ports %v", got)
 	}
 	if got := l.Ports(federation.ServiceID{Namespace: "shop", Name: "none"}); got != nil {
-		t.Errorf("ports of no Service: %v", got)
+		t.Errorf("ports of a missing Service: %v", got)
 	}
 }
 
-// TestServiceOfImport: only a Service with the mark and the label of a ServiceImport is that ServiceImport's.
+// TestServiceOfImport checks that only a Service with the mark and the label of a ServiceImport
+// counts as its derived Service.
 func TestServiceOfImport(t *testing.T) {
 	id := federation.ServiceID{Namespace: "shop", Name: "cart-clusterset"}
 	const mark, as, label = "isthmus.io/written-by", "isthmus.io/written-as", "multicluster.kubernetes.io/service-name"

@@ -20,7 +20,7 @@ import (
 
 var shopWeb = federation.ServiceID{Namespace: "shop", Name: "web"}
 
-// render writes a definition down: "federated" or "single", then its members.
+// render formats a definition as "federated" or "single" and its members.
 func render(d *federation.Definition) string {
 	words := []string{"single"}
 	if d.Federated {
@@ -152,8 +152,8 @@ func TestManyProblemsAreCut(t *testing.T) {
 	}
 }
 
-// Whatever stands in the annotations: members are well-formed, in order, and
-// none twice, and a list that is well-formed is taken as it is.
+// FuzzDefineFederated checks that members are well-formed, in order and without duplicates for any
+// annotations. A well-formed list is used unchanged.
 func FuzzDefineFederated(f *testing.F) {
 	f.Add("bb", "bb@east,bb@north")
 	f.Add("", " a@b , c@d@e,,@,x@")
@@ -166,7 +166,7 @@ func FuzzDefineFederated(f *testing.F) {
 		var items []string
 		for i, m := range d.Members {
 			if slices.Contains(d.Members[:i], m) {
-				t.Fatalf("%v is a member twice", m)
+				t.Fatalf("member %v is duplicated", m)
 			}
 			if m.Service.Namespace != "shop" || m.Service.Name == "" ||
 				strings.ContainsAny(m.Service.Name+string(m.Cluster), "@, ") {
@@ -194,7 +194,8 @@ func FuzzDefineFederated(f *testing.F) {
 	})
 }
 
-// TestTooManyMembers: one Service's annotation can't slow down the gateway.
+// TestTooManyMembers checks that an annotation with thousands of members yields bounded lists of
+// members and problems.
 func TestTooManyMembers(t *testing.T) {
 	for name, item := range map[string]func(int) string{
 		"members":        func(i int) string { return fmt.Sprintf("web@c%d", i) },
@@ -213,13 +214,13 @@ func TestTooManyMembers(t *testing.T) {
 			problems,
 			func(p string) bool { return strings.Contains(p, "the rest is ignored") },
 		) {
-			t.Errorf("%s: no problem about the rest: %s", name, last)
+			t.Errorf("%s: no problem reports the ignored rest; the last is %s", name, last)
 		}
 	}
 }
 
-// TestDefineStrict: what has the mark of a gateway is strict, and imported if it was derived from a ServiceImport; a
-// copy of it is not.
+// TestDefineStrict checks that a Service with the full mark is strict, and imported if it is
+// derived from a ServiceImport. A copy of such a Service is neither.
 func TestDefineStrict(t *testing.T) {
 	for name, tt := range map[string]struct {
 		by, as string
@@ -259,7 +260,7 @@ func TestDefineStrict(t *testing.T) {
 	}
 }
 
-// slowReader is a source whose members take long to read.
+// slowReader is a source whose reads take a while.
 type slowReader struct {
 	time.Duration
 	slices []*federation.Slice
@@ -283,7 +284,7 @@ func (s *slowReader) Read() federation.Share {
 	return federation.Share{State: federation.Present, Slices: s.slices}
 }
 
-// TestDefinedBeforeReady: once the cluster is ready, all Services are defined.
+// TestDefinedBeforeReady checks that all Services are defined once the cluster is synced.
 func TestDefinedBeforeReady(t *testing.T) {
 	inBubble(t, func(e *env) {
 		w := e.table.Watch(federation.Key{Service: shopWeb, Port: 80})
@@ -297,9 +298,9 @@ func TestDefinedBeforeReady(t *testing.T) {
 	})
 }
 
-// TestDefinitionsCollapse: while it takes a second to make the definition of a Service,
-// that changes ten times a second. What is made is the newest, and the Services of other
-// namespaces do not wait for it.
+// TestDefinitionsCollapse checks a Service that changes ten times a second while its definition
+// takes a second. Changes are collapsed, the newest definition wins, and Services of other
+// namespaces do not wait.
 func TestDefinitionsCollapse(t *testing.T) {
 	inBubble(t, func(e *env) {
 		slow := &slowReader{Duration: time.Second}
@@ -318,7 +319,7 @@ func TestDefinitionsCollapse(t *testing.T) {
 		}
 		e.service(other, &cluster.Service{})
 		if set, _ := defined.Get(); !set.Exists {
-			t.Error("a Service of another namespace waits")
+			t.Error("a Service of another namespace is not defined")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -329,8 +330,8 @@ func TestDefinitionsCollapse(t *testing.T) {
 	})
 }
 
-// TestOwnersChange: an address that gets an owner is taken from linked clusters, which is asked for once its owner
-// may have changed, and not when it is looked up for profiles.
+// TestOwnersChange checks that an address assigned to a local object is removed from linked
+// clusters. The owner is looked up only if it may have changed.
 func TestOwnersChange(t *testing.T) {
 	inBubble(t, func(e *env) {
 		addr := netip.MustParseAddrPort(podAddr)
@@ -349,7 +350,7 @@ func TestOwnersChange(t *testing.T) {
 			e.cluster.own.ProfileChanged(cluster.Topic{IP: addr.Addr(), AddressOwner: owner}, time.Now())
 			synctest.Wait()
 			if set, _ := w.Get(); (e.cluster.asked > 0) != owner || (len(set.Endpoints) == 0) != owner {
-				t.Errorf("owner %v: asked %d times, %d endpoints", owner, e.cluster.asked, len(set.Endpoints))
+				t.Errorf("owner changed: %v; %d lookups, %d endpoints", owner, e.cluster.asked, len(set.Endpoints))
 			}
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"isthmus/internal/spec"
 )
 
-// written writes tiers as the tests below do: kinds by their number, names quoted.
+// written formats tiers, with kinds in capitals and names in quotes.
 func written(tiers []federation.Tier) string {
 	var b strings.Builder
 	for _, tier := range tiers {
@@ -36,7 +36,7 @@ func written(tiers []federation.Tier) string {
 	return b.String()
 }
 
-// names returns n words that are different, joined by separator.
+// names returns n different names, joined by separator.
 func names(n int, separator string) string {
 	list := make([]string, n)
 	for i := range list {
@@ -45,7 +45,7 @@ func names(n int, separator string) string {
 	return strings.Join(list, separator)
 }
 
-// TestParseTiers checks what the tiers of a preference mean, and the error for what cannot be read.
+// TestParseTiers checks the tiers of a preference, and the error for an invalid preference.
 //
 // Behaviours: PR-08, PR-28.
 func TestParseTiers(t *testing.T) {
@@ -194,8 +194,8 @@ func TestParseReturn(t *testing.T) {
 	}
 }
 
-// TestPreference: a Service's annotations replace the gateway's default one by one;
-// what can't be read counts as absent.
+// TestPreference checks that each annotation of a Service overrides one field of the default.
+// Invalid annotations count as unset.
 //
 // Behaviours: PR-28, PR-30, PR-31.
 func TestPreference(t *testing.T) {
@@ -286,8 +286,8 @@ func TestPreference(t *testing.T) {
 	}
 }
 
-// TestPreferenceIsShared: Services without annotations have the default itself, so that
-// it costs each of them one pointer.
+// TestPreferenceIsShared checks that Services without annotations share the default preference. It
+// then costs each Service only a pointer.
 //
 // Behaviours: PR-18.
 func TestPreferenceIsShared(t *testing.T) {
@@ -324,7 +324,7 @@ func TestSetPreference(t *testing.T) {
 	}
 }
 
-// hostile are values as large as annotations can be.
+// hostile returns values as large as annotations may be.
 func hostile() map[string]string {
 	const size = 256 << 10
 	return map[string]string{
@@ -342,7 +342,7 @@ func hostile() map[string]string {
 	}
 }
 
-// TestHostilePreference: no annotation takes much to read, or fills pages and logs.
+// TestHostilePreference checks that large annotations cause few allocations and short problems.
 func TestHostilePreference(t *testing.T) {
 	gateway := DefaultPreference()
 	for name, value := range hostile() {
@@ -356,7 +356,7 @@ func TestHostilePreference(t *testing.T) {
 		}
 		for _, p := range problems {
 			if len(p) > 1000 {
-				t.Errorf("%s: a problem of %d bytes", name, len(p))
+				t.Errorf("%s: a problem has %d bytes", name, len(p))
 			}
 		}
 		if n := testing.AllocsPerRun(1, func() { preference(svc, &gateway) }); n > 1000 {
@@ -365,8 +365,8 @@ func TestHostilePreference(t *testing.T) {
 	}
 }
 
-// FuzzPreference checks that whatever users write means what package spec says. What is read is within
-// the bounds, and is read again from what is shown of it. An error is short.
+// FuzzPreference compares parsed preferences with package spec. A parsed preference is within the
+// bounds, and parsing its text form yields the same preference. Errors are short.
 func FuzzPreference(f *testing.F) {
 	for _, value := range []string{
 		"local, any", "zone, local+east, cluster/zone, any", "any", " any ", "any+east",
@@ -383,11 +383,11 @@ func FuzzPreference(f *testing.F) {
 			byDefault := DefaultPreference()
 			want := specified(&byDefault).With(map[string]string{preferenceDomain + field.name: value})
 			if got := specified(&p); !reflect.DeepEqual(got, want) {
-				t.Fatalf("%s: %q is read as %+v, %v, want %+v", field.name, value, got, err, want)
+				t.Fatalf("%s: %q is parsed as %+v, %v, want %+v", field.name, value, got, err, want)
 			}
 			if err != nil {
 				if len(err.Error()) > 1000 {
-					t.Fatalf("%s: an error of %d bytes", field.name, len(err.Error()))
+					t.Fatalf("%s: the error has %d bytes", field.name, len(err.Error()))
 				}
 				continue
 			}
@@ -414,7 +414,7 @@ func FuzzPreference(f *testing.F) {
 	})
 }
 
-// specified returns a preference as package spec has it.
+// specified converts a preference to the type of package spec.
 func specified(p *federation.Preference) spec.Preference {
 	reference := spec.Preference{
 		Count:       p.MinReady.Count,
@@ -440,7 +440,7 @@ func checkBounds(t *testing.T, p *federation.Preference) {
 	seen := make(map[federation.Term]bool)
 	for _, tier := range p.Tiers {
 		if len(tier) == 0 {
-			t.Fatal("an empty tier")
+			t.Fatal("a tier is empty")
 		}
 		for _, term := range tier {
 			if seen[term] || (term.Kind == federation.Named) != (term.Cluster != "") || term.Cluster == "local" {

@@ -15,15 +15,15 @@ import (
 	"isthmus/internal/panics"
 )
 
-// known is what a scripted cluster knows of destinations.
+// known holds the destinations of a scripted cluster.
 type known struct {
 	services  map[federation.ServiceID]*cluster.Service
-	profiles  map[string]*federation.ServiceProfile // by namespace/name; nil: it can't be used
+	profiles  map[string]*federation.ServiceProfile // by namespace/name; nil if invalid
 	problems  map[string]string                     // of profiles
 	found     map[netip.AddrPort]cluster.Found
 	instances map[string]*federation.Endpoint // by hostname
 	owners    map[netip.Addr]string
-	asked     int // calls of Owner
+	asked     int // calls of AddressOwner
 }
 
 func (k *known) Service(id federation.ServiceID) *cluster.Service { return k.services[id] }
@@ -45,7 +45,6 @@ func (k *known) LookupAddress(addr netip.AddrPort) cluster.Found {
 	return cluster.Found{Endpoint: &federation.Endpoint{Addr: addr}}
 }
 
-// AddressOwner implements federation.AddressOwners.
 func (k *known) AddressOwner(ip netip.Addr) string { k.asked++; return k.owners[ip] }
 
 func (k *known) Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
@@ -64,8 +63,8 @@ const (
 	bothAddr = "10.1.0.9:80"
 )
 
-// aShop knows a Service web with ports 80 and 3306, which is opaque, at 10.1.0.1,
-// and a Service far of type ExternalName.
+// aShop returns a Service web at 10.1.0.1, with the ports 80 and 3306 (opaque), and a Service far
+// of type ExternalName.
 func aShop() *known {
 	opaque, err := cluster.ParsePorts("3306", nil)
 	if err != nil {
@@ -92,7 +91,7 @@ func aShop() *known {
 	return k
 }
 
-// TestProfile: the profiles of destinations.
+// TestProfile checks the profiles of all kinds of destinations.
 func TestProfile(t *testing.T) {
 	mine, theirs := &federation.ServiceProfile{Namespace: "client"}, &federation.ServiceProfile{Namespace: "shop"}
 	service := func(port uint16) federation.ProfileKey {
@@ -233,7 +232,8 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// TestProfileProblem checks that the problem is that of the ServiceProfile which applies to the client.
+// TestProfileProblem checks that the problem is that of the ServiceProfile that applies to the
+// client.
 func TestProfileProblem(t *testing.T) {
 	k := aShop()
 	k.profiles = map[string]*federation.ServiceProfile{
@@ -259,11 +259,11 @@ func TestProfileProblem(t *testing.T) {
 	}
 }
 
-// TestProfilesReference changes objects at random, while watches are opened and closed, and
-// compares the watched profiles with a reference.
+// TestProfilesReference opens and closes watches while objects change at random, and compares the
+// watched profiles with a reference.
 func TestProfilesReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		now := make(map[cluster.Topic]int) // a version of each topic, which profiles show as their port
+		now := make(map[cluster.Topic]int) // versions of topics, which profiles show as their ports
 		p := newProfiles(func(k federation.ProfileKey) *federation.Profile {
 			return &federation.Profile{Port: uint16(now[topicOf(k)])}
 		}, nil)
@@ -322,15 +322,15 @@ func TestProfilesReference(t *testing.T) {
 					}
 				}
 				if len(p.watched) != len(distinct) {
-					t.Fatalf("%d are kept of %d", len(p.watched), len(distinct))
+					t.Fatalf("%d profiles are cached, want %d", len(p.watched), len(distinct))
 				}
 			},
 		})
 	})
 }
 
-// TestProfilesAfterPanic: a profile whose build has panicked leaves nothing behind,
-// and the next watch gets it.
+// TestProfilesAfterPanic checks that a profile whose build panics is not cached. The next watch
+// builds it again.
 func TestProfilesAfterPanic(t *testing.T) {
 	broken := true
 	p := newProfiles(func(federation.ProfileKey) *federation.Profile {
@@ -349,7 +349,7 @@ func TestProfilesAfterPanic(t *testing.T) {
 		p.watch(k)
 	}()
 	if len(p.watched)+len(p.topics) != 0 {
-		t.Errorf("%d watched, %d topics are left", len(p.watched), len(p.topics))
+		t.Errorf("%d profiles and %d topics are still cached", len(p.watched), len(p.topics))
 	}
 	broken = false
 	w := p.watch(k)
@@ -359,8 +359,8 @@ func TestProfilesAfterPanic(t *testing.T) {
 	}
 }
 
-// TestPanicOfProfile: a profile whose build panics stays as it was until a retry succeeds, and
-// other profiles of the topic are updated.
+// TestPanicOfProfile checks that a profile whose build panics does not change until a retry
+// succeeds. Other profiles of the topic are updated.
 func TestPanicOfProfile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startSupervisor(t)
@@ -393,13 +393,13 @@ func TestPanicOfProfile(t *testing.T) {
 		synctest.Wait()
 		check("after", "after", 0)
 		if s.Count(panics.Profile) != 1 {
-			t.Errorf("counted %d", s.Count(panics.Profile))
+			t.Errorf("the panic count is %d", s.Count(panics.Profile))
 		}
 	})
 }
 
-// TestPanicOfProfileWatchedAnew: an update of a profile that has no watches any more says nothing
-// about the profile of the same key that is watched anew. Nothing is built for the old profile.
+// TestPanicOfProfileWatchedAnew checks that a profile without watches is not built again. It also
+// checks that a new watch with the same key gets the current profile.
 func TestPanicOfProfileWatchedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startSupervisor(t)

@@ -25,17 +25,17 @@ func TestUnknownNodesLeaveNothing(t *testing.T) {
 	_, first := l.Zone("x")
 	for i := range 1000 {
 		if _, c := l.Zone(strconv.Itoa(i)); c != first {
-			t.Fatal("an unknown node has a channel of its own")
+			t.Fatal("an unknown node has its own channel")
 		}
 	}
 	if len(l.zones.nodes) != 0 {
-		t.Errorf("%d nodes are known", len(l.zones.nodes))
+		t.Errorf("%d nodes are cached", len(l.zones.nodes))
 	}
 }
 
-// TestRestlessZones: a Node whose zone changes all the time, or that comes and goes, wakes its clients once a
-// second, and those of unknown Nodes too. The last zone is not missed, and what is known before clients are
-// served is passed on by then.
+// TestRestlessZones checks that a flapping Node wakes its clients and those of unknown Nodes at
+// most once a second. The last zone is not missed. All zones known before clients are served are
+// passed on by then.
 func TestRestlessZones(t *testing.T) {
 	inBubble(t, func(e *env) {
 		for i := range 5 {

@@ -67,7 +67,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// startServer starts an API server, which ends with the test.
+// startServer starts an API server that is closed when the test ends.
 func startServer(t *testing.T) *apisim.Server {
 	t.Helper()
 	server, err := apisim.Start("east", nil)
@@ -82,7 +82,7 @@ func startServer(t *testing.T) *apisim.Server {
 	return server
 }
 
-// startCluster returns a linked cluster that has synced and that ends with the test.
+// startCluster returns a synced linked cluster that runs until the test ends.
 func startCluster(
 	t *testing.T, server *apisim.Server, hooks cluster.ExportHooks, limit *follow.MemoryCap,
 ) *cluster.Cluster {
@@ -118,14 +118,18 @@ func startCluster(
 	return c
 }
 
-// awaitExports waits until a cluster has n exports. A cluster can be synced before ServiceExports are
-// listed.
+// awaitExports waits until a cluster has n exports. A cluster can be synced before its exports are
+// known.
 func awaitExports(t *testing.T, c *cluster.Cluster, n int) {
 	t.Helper()
 	over := time.Now().Add(time.Minute)
-	for len(c.Exports().List) != n {
+	for {
+		exports := c.Exports()
+		if exports != nil && len(exports.List) == n {
+			return
+		}
 		if time.Now().After(over) {
-			t.Fatalf("%d exports: %+v", len(c.Exports().List), c.Health())
+			t.Fatalf("exports %+v, want %d: %+v", exports, n, c.Health())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -16,12 +16,12 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// labelSelects selects the Services that have that label.
+// labelSelects returns a selector of the Services with the label key.
 func labelSelects(key string) func(map[string]string) bool {
 	return func(labels map[string]string) bool { return labels[key] != "" }
 }
 
-// newCatalog returns a Catalog of what is labelled mirror or federated.
+// newCatalog returns a Catalog that exports Services with the label mirror or federated.
 func newCatalog(serviceExports bool) *Catalog {
 	return NewCatalog(CatalogOptions{
 		Selectors: func(string) plan.Selectors {
@@ -50,7 +50,8 @@ func aService(name string, labels ...string) *corev1.Service {
 	}
 }
 
-// record returns what the hooks of a cluster return for a Service and a ServiceExport, which may be nil.
+// record returns the result of a cluster's hooks for a Service and a ServiceExport. Either may be
+// nil.
 func record(hooks cluster.ExportHooks, service *corev1.Service, export *mcs.ServiceExport) cluster.Export {
 	var one cluster.Export
 	if service != nil {
@@ -64,8 +65,8 @@ func record(hooks cluster.ExportHooks, service *corev1.Service, export *mcs.Serv
 	return one
 }
 
-// TestReadWhole checks that a Service that is exported by its labels is cached as a whole, except what is excluded. A
-// Service that was written keeps its marks even if they are excluded.
+// TestReadWhole checks that a Service that is exported by its labels is cached with all labels and
+// annotations except excluded ones. Excluded marks of written Services are cached too.
 func TestReadWhole(t *testing.T) {
 	c := NewCatalog(CatalogOptions{Selectors: func(string) plan.Selectors {
 		return plan.Selectors{
@@ -92,8 +93,8 @@ func TestReadWhole(t *testing.T) {
 	}
 }
 
-// TestReadReduced checks that a Service that only a ServiceExport can export is cached with what ServiceImports need.
-// It is known whether such a Service was written.
+// TestReadReduced checks that a Service without matching labels is cached with only the fields that
+// ServiceImports need. The cached value still shows whether Isthmus wrote the Service.
 func TestReadReduced(t *testing.T) {
 	hooks := newCatalog(true).hooks("east")
 	web := aService("web", "team=x")
@@ -123,21 +124,22 @@ func TestReadReduced(t *testing.T) {
 
 	mirror := aService("web-west", "mirror.linkerd.io/mirrored-service=true", "team=x")
 	if got := hooks.Service(mirror).(*plan.Export).Service.Labels; len(got) != 1 || !plan.IsWritten(got) {
-		t.Errorf("a mirror has the labels %v", got)
+		t.Errorf("the cached mirror has the labels %v", got)
 	}
 	for name, listed := range map[string]bool{"": true, "east": false} {
 		hooks := newCatalog(true).hooks(name)
 		if hooks.Listed(hooks.Service(mirror)) != listed {
-			t.Errorf("a mirror in cluster %q: listed is not %v", name, listed)
+			t.Errorf("the cached mirror in cluster %q: Listed is not %v", name, listed)
 		}
 	}
 	if value := newCatalog(false).hooks("east").Service(web); value != nil {
-		t.Errorf("without ServiceExports, %+v is cached of a Service that is not exported", value)
+		t.Errorf("without ServiceExports, a Service that is not exported is cached as %+v", value)
 	}
 }
 
-// TestReadMCS checks what is cached of ServiceExports and ServiceImports: conditions only in the local cluster, and
-// of a ServiceImport that Isthmus has not written only its manager.
+// TestReadMCS checks which fields of ServiceExports and ServiceImports are cached. Conditions are
+// cached for the local cluster only. Only the manager is cached for ServiceImports of other
+// programs.
 func TestReadMCS(t *testing.T) {
 	export := &mcs.ServiceExport{
 		ObjectMeta: shopMeta("web"),
@@ -166,7 +168,8 @@ func TestReadMCS(t *testing.T) {
 	}
 }
 
-// TestWorld checks the world that is made from what two clusters have, and while it is not known.
+// TestWorld checks the World built from two synced clusters. It also checks that the World is
+// unknown until Namespaces and link Secrets are listed.
 func TestWorld(t *testing.T) {
 	c := newCatalog(true)
 	local, east := c.hooks(""), c.hooks("east")
@@ -193,11 +196,11 @@ func TestWorld(t *testing.T) {
 		{Name: "west", Exports: &cluster.CachedExports{}},
 	}
 	if _, known := c.World(all, true); known {
-		t.Error("the world is known without the local cluster's Namespaces")
+		t.Error("the World is known without the local cluster's Namespaces")
 	}
 	all[0].Exports.Namespaces = map[string]bool{"shop": true}
 	if _, known := c.World(all, false); known {
-		t.Error("the world is known without link Secrets")
+		t.Error("the World is known without link Secrets")
 	}
 
 	w, known := c.World(all, true)
@@ -232,6 +235,6 @@ func TestWorld(t *testing.T) {
 
 	again, _ := c.World(all, true)
 	if &again.Clusters[1].Exports[0] != &w.Clusters[1].Exports[0] {
-		t.Error("exports of a cluster that has not changed are made anew")
+		t.Error("exports of a cluster that has not changed are built again")
 	}
 }

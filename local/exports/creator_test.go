@@ -18,7 +18,7 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// creates answers Create.
+// creates is a client whose Create returns the error of answer.
 type creates struct {
 	kube.WithStatus[*corev1.Service]
 	answer func(*corev1.Service) error
@@ -30,18 +30,19 @@ func (c creates) Create(
 	return o, c.answer(o)
 }
 
-// asked describes what a Service asks for.
+// asked formats the IP families and IPs that a Service requests.
 func asked(o *corev1.Service) string {
 	return fmt.Sprint(*o.Spec.IPFamilyPolicy, o.Spec.IPFamilies, " ", strings.Join(o.Spec.ClusterIPs, ","))
 }
 
-// invalid is the API server's answer to a field that it refuses.
+// invalid returns the error of an API server that rejects the field at path.
 func invalid(path string) error {
 	refused := field.Invalid(field.NewPath(path), "", "failed to allocate IP: provided IP is already allocated")
 	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "web", field.ErrorList{refused})
 }
 
-// TestCreate: a Service asks for its IPs first, and then for fewer, if the API server refuses these.
+// TestCreate checks that a Service is created with fewer IPs if the API server rejects some of
+// them.
 func TestCreate(t *testing.T) {
 	const both, first, none = "PreferDualStack[] 10.0.0.1,fd00::1", "PreferDualStack[] 10.0.0.1", "PreferDualStack[] "
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "web", errors.New("exceeded quota"))
@@ -79,7 +80,9 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCreateSingleStack: without IPv6 a Service asks for IPv4 alone, and in a cluster without IPv4 for what there is.
+// TestCreateSingleStack checks a SingleStack Service whose recorded IP is an IPv6 address. It
+// requests IPv4 first. If the API server rejects IPv4, it requests PreferDualStack with the
+// recorded IP.
 func TestCreateSingleStack(t *testing.T) {
 	o := &corev1.Service{Spec: corev1.ServiceSpec{
 		IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack), IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},

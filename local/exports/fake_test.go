@@ -27,24 +27,24 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// world is a cluster in memory, with links to others.
+// world is an in-memory local cluster with links to other clusters.
 type world struct {
 	t        *testing.T
 	services *kind[*corev1.Service, corev1.Service]
 	imports  *kind[*mcs.ServiceImport, mcs.ServiceImport]
 	exports  *kind[*mcs.ServiceExport, mcs.ServiceExport]
 	leases   *fake.Clientset
-	slow     atomic.Int64 // how long it takes to read, as a duration
+	slow     atomic.Int64 // how long a read takes, as a time.Duration
 
 	mu      sync.Mutex // not held while objects are read or written
 	changed chan struct{}
 	links   []plan.Cluster
-	stale   map[plan.ID]*plan.Service // what is read in place of what there is
+	stale   map[plan.ID]*plan.Service // read instead of the stored Services; nil means that the Service is not read
 	writes  []string
 	before  func(request string, id plan.ID) error // "create", "get import", "status export"; may be nil
-	prune   func(o metav1.Object)                  // takes off what an older kind does not have; may be nil
-	version string                                 // of the MCS-API; empty: there is none
-	unseen  bool                                   // ServiceImports have been listed when there was none
+	prune   func(o metav1.Object)                  // drops fields that an older version of the kind lacks; may be nil
+	version string                                 // of the MCS-API; empty if the API does not exist
+	unseen  bool                                   // if set, ServiceImports are read as an empty list
 }
 
 func newWorld(t *testing.T, links ...plan.Cluster) *world {
@@ -56,7 +56,7 @@ func newWorld(t *testing.T, links ...plan.Cluster) *world {
 	return w
 }
 
-// newKind is a kind of object, whose requests end with that text.
+// newKind returns a kind. name is the suffix of its requests, such as " import".
 func newKind[T pointer[O], O any](w *world, name string, status func(to, from T)) *kind[T, O] {
 	return &kind[T, O]{
 		all: make(map[plan.ID]T), status: status,
@@ -86,7 +86,8 @@ func newKind[T pointer[O], O any](w *world, name string, status func(to, from T)
 	}
 }
 
-// change changes the world, and has the writer look again, once what is being written is there.
+// change changes the world, and wakes the writer a millisecond later. The objects that the writer
+// is writing are then stored.
 func (w *world) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,23 +141,23 @@ func (w *world) read() (plan.World, bool) {
 	}
 	is.Clusters = append(is.Clusters, own)
 	for id, s := range w.stale {
-		if is.Services[id] = s; s == nil { // it is not known yet
+		if is.Services[id] = s; s == nil { // not read yet
 			delete(is.Services, id)
 		}
 	}
 	return is, true
 }
 
-// serviceClient has the methods that are used of client-go's.
+// serviceClient implements the methods of a Service client that the writer calls.
 type serviceClient struct {
 	in[*corev1.Service, corev1.Service]
 	below
 }
 
-// below is one level below, so that methods above it are before its own.
+// below is embedded one level deeper than in, so that the methods of in take precedence.
 type below struct{ corev1client.ServiceInterface }
 
-// writer is one that has not begun.
+// writer returns a Writer that has not started.
 func (w *world) writer() *Writer {
 	api := kube.MCS{
 		ServiceImports: func(namespace string) kube.WithStatus[*mcs.ServiceImport] {
@@ -182,7 +183,7 @@ func (w *world) writer() *Writer {
 	return made
 }
 
-// link is a link that exports Services of these names, as namespace/name.
+// link returns a linked cluster that exports mirrors of the given Services.
 func link(name string, ids ...plan.ID) plan.Cluster {
 	allow, _ := plan.ParsePatterns("*")
 	c := plan.Cluster{
@@ -198,7 +199,7 @@ func link(name string, ids ...plan.ID) plan.Cluster {
 	return c
 }
 
-// exported is a Service that is exported.
+// exported returns an exported Service.
 func exported(id plan.ID) *plan.Service {
 	return &plan.Service{
 		ID:         id,
@@ -209,7 +210,7 @@ func exported(id plan.ID) *plan.Service {
 	}
 }
 
-// importing is a link whose Services of these names have ServiceExports.
+// importing returns a linked cluster whose given Services have ServiceExports.
 func importing(name string, ids ...plan.ID) plan.Cluster {
 	c := link(name, ids...)
 	for i := range c.Exports {
@@ -220,12 +221,12 @@ func importing(name string, ids ...plan.ID) plan.Cluster {
 
 func shop(name string) plan.ID { return plan.ID{Namespace: "shop", Name: name} }
 
-// always is a Lease that is held.
+// always is a Lease that is always held.
 type always struct{ ctx context.Context }
 
 func (a always) Write(write func(context.Context) error) error { return write(a.ctx) }
 
-// inWorld runs a leadership in a bubble, and f beside it.
+// inWorld runs a leadership in a bubble, and f at the same time.
 func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *leadership)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, links...)
@@ -236,11 +237,11 @@ func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *leadership)
 		f(w, one)
 		stop()
 		<-done
-		time.Sleep(time.Second) // what touches the world has ended
+		time.Sleep(time.Second) // wait for the goroutines that use the world
 	})
 }
 
-// take returns what has been written since it was last called.
+// take returns the writes since the last call.
 func (w *world) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -259,26 +260,25 @@ func (w *world) edit(name string, change func(o *corev1.Service)) {
 	w.change(func() {})
 }
 
-// pointer is to an object O of the API.
+// pointer is a pointer to an API object of type O.
 type pointer[O any] interface {
 	*O
 	metav1.Object
 	DeepCopy() *O
 }
 
-// kind has the objects of one kind, as an API server keeps them: it sets UIDs and versions, and writes an object only
-// in the version that it has.
+// kind stores the objects of one kind like an API server. It sets UIDs and versions, and rejects
+// writes of an older version.
 type kind[T pointer[O], O any] struct {
-	asked  func(verb string, id plan.ID) error // is called before each request, which is refused with the error
-	stored func(verb string, o T)              // is called with what a client stores, or deletes, which it may change
-	status func(to, from T)                    // copies the status, which is then written by itself; nil: there is none
+	asked  func(verb string, id plan.ID) error // is called before each request; an error fails the request
+	stored func(verb string, o T)              // is called with each stored or deleted object, which it may change
+	status func(to, from T)                    // copies the status; nil if the kind has no status subresource
 
 	mu       sync.Mutex
 	all      map[plan.ID]T
 	versions int
 }
 
-// list returns the objects there are.
 func (k *kind[T, O]) list() (list []T) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -288,7 +288,7 @@ func (k *kind[T, O]) list() (list []T) {
 	return list
 }
 
-// find returns an object of namespace shop; nil: there is none.
+// find returns the object of that name in the namespace shop, or nil.
 func (k *kind[T, O]) find(name string) T {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -298,14 +298,14 @@ func (k *kind[T, O]) find(name string) T {
 	return nil
 }
 
-// put stores an object as others do, whatever there is.
+// put stores an object like another client, in whatever version.
 func (k *kind[T, O]) put(o T) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.store(o.DeepCopy())
 }
 
-// store stores an object in a version of its own. k.mu is held.
+// store stores an object with a new version. The caller holds k.mu.
 func (k *kind[T, O]) store(o T) T {
 	k.versions++
 	o.SetResourceVersion(strconv.Itoa(k.versions))
@@ -313,13 +313,13 @@ func (k *kind[T, O]) store(o T) T {
 	return o.DeepCopy()
 }
 
-// in is a client of a namespace.
+// in is a client for one namespace.
 type in[T pointer[O], O any] struct {
 	*kind[T, O]
 	namespace string
 }
 
-// begin locks the kind, and returns what a request is about, or why it is refused.
+// begin locks the kind, and returns the requested object or the error of the request.
 func (k in[T, O]) begin(verb, name string) (have T, err error) {
 	id := plan.ID{Namespace: k.namespace, Name: name}
 	err = k.asked(verb, id)
@@ -337,7 +337,8 @@ func (k in[T, O]) begin(verb, name string) (have T, err error) {
 
 var resource = schema.GroupResource{Resource: "objects"}
 
-// Get and the other methods are as client-go's, and return an empty object with an error, as these do.
+// Get and the other methods behave like those of client-go. With an error, they return an empty
+// object.
 func (k in[T, O]) Get(_ context.Context, name string, _ metav1.GetOptions) (T, error) {
 	have, err := k.begin("get", name)
 	defer k.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// inMCS runs a leadership in a world with ServiceExports and ServiceImports, and one of each of these names in the
-// own cluster.
+// inMCS runs a leadership in a world that serves the MCS-API. The local cluster has a ServiceExport
+// for each name in own, and each link exports web.
 func inMCS(t *testing.T, links []string, own []string, f func(w *world, t *leadership)) {
 	inWorld(t, nil, func(w *world, t *leadership) {
 		for _, name := range own {
@@ -42,7 +42,7 @@ func inMCS(t *testing.T, links []string, own []string, f func(w *world, t *leade
 	})
 }
 
-// edited changes an object as others do.
+// edited changes the object web like another client.
 func edited[T pointer[O], O any](w *world, all *kind[T, O], change func(T)) {
 	o := all.find("web")
 	change(o)
@@ -57,7 +57,8 @@ func conditionsOf(o *mcs.ServiceExport) (all []string) {
 	return all
 }
 
-// Conditions of others stay, and ours are put back where others undo them.
+// TestConditions checks that conditions of other controllers stay, and that conditions of Isthmus
+// are restored if others change them.
 func TestConditions(t *testing.T) {
 	inMCS(t, nil, []string{"web"}, func(w *world, _ *leadership) {
 		theirs := metav1.Condition{
@@ -80,12 +81,13 @@ func TestConditions(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if got := w.take(); !slices.Equal(got, []string{"status export shop/web"}) ||
 			w.exports.find("web").Status.Conditions[1].Status != metav1.ConditionTrue {
-			t.Errorf("once another has changed it: %q", got)
+			t.Errorf("after another client changed the condition: writes %q", got)
 		}
 	})
 }
 
-// Conditions that another controller has undone twice are left to that controller, until others are wanted.
+// TestConditionsOfTwo checks that conditions that another controller reverts twice are left to that
+// controller. They are written again once Isthmus wants other conditions.
 func TestConditionsOfTwo(t *testing.T) {
 	inMCS(t, nil, []string{"web"}, func(w *world, _ *leadership) {
 		undo := func() []string {
@@ -101,31 +103,32 @@ func TestConditionsOfTwo(t *testing.T) {
 		w.take()
 		written := []string{"status export shop/web"}
 		if got := undo(); !slices.Equal(got, written) {
-			t.Errorf("undone once: %q", got)
+			t.Errorf("after the first revert: writes %q", got)
 		}
 		for range 3 {
 			if got := undo(); len(got) > 0 {
-				t.Errorf("undone twice and more: %q", got)
+				t.Errorf("after further reverts: writes %q", got)
 			}
 		}
 		time.Sleep(2 * time.Hour)
 		if got := w.take(); len(got) > 0 {
-			t.Errorf("two hours later: %q", got)
+			t.Errorf("two hours later: writes %q", got)
 		}
 		edited(w, w.exports, func(o *mcs.ServiceExport) { o.Generation = 4 })
 		time.Sleep(10 * time.Second)
 		if got := w.take(); !slices.Equal(got, written) {
-			t.Errorf("other conditions are wanted: %q", got)
+			t.Errorf("with other conditions: writes %q", got)
 		}
 		edited(w, w.exports, func(o *mcs.ServiceExport) { o.UID, o.Status.Conditions = "another", nil })
 		time.Sleep(2 * maxPause)
 		if got := w.take(); !slices.Equal(got, written) {
-			t.Errorf("another ServiceExport of that name: %q", got)
+			t.Errorf("for a new ServiceExport of that name: writes %q", got)
 		}
 	})
 }
 
-// What an older kind does not keep counts as written: it is not written again and again.
+// TestPruned checks that fields that an older version of a kind drops count as written. Otherwise
+// they would be written repeatedly.
 func TestPruned(t *testing.T) {
 	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, leadership *leadership) {
 		w.change(func() {
@@ -148,7 +151,7 @@ func TestPruned(t *testing.T) {
 		}
 		w.change(func() {
 			w.before = func(request string, id plan.ID) error {
-				t.Errorf("though nothing changes: %s %v", request, id)
+				t.Errorf("request without a change: %s %v", request, id)
 				return nil
 			}
 		})
@@ -165,24 +168,25 @@ func TestPruned(t *testing.T) {
 		if len(changes) != 3 {
 			t.Errorf("changes %v", changes)
 		}
-		// A change of what is wanted is written still, and so is what others change.
+		// Changed content is still written, and so is content that others have changed.
 		w.change(func() {
 			w.links = []plan.Cluster{importing("west", shop("web"))}
 			w.links[0].Exports[0].Service.Ports[0] = plan.Port{Name: "admin", Protocol: "TCP", Number: 81, Target: "81"}
 		})
 		time.Sleep(5 * time.Second)
 		if got := w.take(); !slices.Contains(got, "update import shop/web") {
-			t.Errorf("once another port is exported: %q", got)
+			t.Errorf("after another port is exported: writes %q", got)
 		}
 		edited(w, w.imports, func(o *mcs.ServiceImport) { o.Spec.Ports = nil })
 		time.Sleep(5 * time.Second)
 		if got := w.take(); !slices.Equal(got, []string{"update import shop/web"}) {
-			t.Errorf("once others have taken the port away: %q", got)
+			t.Errorf("after another client removed the port: writes %q", got)
 		}
 	})
 }
 
-// Without a right to ServiceImports labels are followed as ever; once it is granted all is written.
+// TestImportsForbidden checks a leader without permission to write ServiceImports. It still writes
+// Services for labels, and writes ServiceImports once they are permitted.
 func TestImportsForbidden(t *testing.T) {
 	inMCS(t, []string{"west"}, nil, func(w *world, leadership *leadership) {
 		w.change(func() {
@@ -208,13 +212,13 @@ func TestImportsForbidden(t *testing.T) {
 		w.change(func() { w.before = nil })
 		time.Sleep(10 * time.Second)
 		if got := w.take(); len(got) < 4 || got[0] != "create import shop/web" {
-			t.Errorf("once it is granted: %q", got)
+			t.Errorf("after the permission is granted: writes %q", got)
 		}
 	})
 }
 
-// Where a kind has no status to be written by itself, or is not served in the version of the other, that is a
-// problem, and is tried again ever more seldom.
+// TestNoStatus checks that a kind without the status subresource, or without the expected version,
+// is reported as a problem. Writes are then retried with increasing delays.
 func TestNoStatus(t *testing.T) {
 	for name, absent := range map[string]string{"no status": "status export", "another version": "get export"} {
 		inMCS(t, nil, []string{"web"}, func(w *world, leadership *leadership) {
@@ -239,8 +243,8 @@ func TestNoStatus(t *testing.T) {
 	}
 }
 
-// A ServiceImport is deleted once nothing is exported to it any more, unless somebody takes it over between read and
-// delete.
+// TestImportDeleted checks that a ServiceImport without exports is deleted. It stays if another
+// client takes it over between the read and the delete.
 func TestImportDeleted(t *testing.T) {
 	for _, takenOver := range []bool{false, true} {
 		inMCS(t, []string{"west"}, nil, func(w *world, _ *leadership) {
@@ -261,13 +265,14 @@ func TestImportDeleted(t *testing.T) {
 			})
 			time.Sleep(time.Minute)
 			if there := w.imports.find("web") != nil; there != takenOver || tries != 1 {
-				t.Errorf("taken over: %v; there: %v after %d tries", takenOver, there, tries)
+				t.Errorf("taken over: %v; exists: %v after %d deletes", takenOver, there, tries)
 			}
 		})
 	}
 }
 
-// A fresh read decides of these objects too.
+// TestImportOfAnother checks that a fresh read prevents writes of ServiceImports and derived
+// Services that others created.
 func TestImportOfAnother(t *testing.T) {
 	inWorld(t, nil, func(w *world, _ *leadership) {
 		users := &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "users"}}
@@ -280,12 +285,13 @@ func TestImportOfAnother(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		if got, now := w.take(), w.imports.find("web"); len(got) > 0 || now == nil || now.UID != "users" {
-			t.Errorf("%q, and there is %+v", got, now)
+			t.Errorf("writes %q, ServiceImport %+v", got, now)
 		}
 	})
 }
 
-// readiness returns Ready of the ServiceImport and of the ServiceExport web, each with its message.
+// readiness returns the status and message of the condition Ready of the ServiceImport web and of
+// the ServiceExport web.
 func (w *world) readiness() (imported, exported string) {
 	shown := func(all []metav1.Condition) string {
 		c := meta.FindStatusCondition(all, "Ready")
@@ -297,8 +303,8 @@ func (w *world) readiness() (imported, exported string) {
 	return shown(w.imports.find("web").Status.Conditions), shown(w.exports.find("web").Status.Conditions)
 }
 
-// TestRefusedService: the conditions have the API server's message while it refuses a Service. A new leader changes no
-// condition before it has tried the write.
+// TestRefusedService checks that conditions quote the API server's message while it rejects a
+// Service. A new leader changes no condition before it has tried the write.
 func TestRefusedService(t *testing.T) {
 	refused := func(request string, id plan.ID) error {
 		if request != "create" {
@@ -311,7 +317,7 @@ func TestRefusedService(t *testing.T) {
 		want := func(when, imported, exported string) {
 			t.Helper()
 			if i, e := w.readiness(); i != imported || e != exported {
-				t.Errorf("%s: the ServiceImport has %q, the ServiceExport %q", when, i, e)
+				t.Errorf("%s: the ServiceImport shows %q, the ServiceExport %q", when, i, e)
 			}
 		}
 		w.change(func() { w.before = refused })
@@ -324,12 +330,12 @@ func TestRefusedService(t *testing.T) {
 		p, _ := plan.Make(world, plan.Memory{})
 		for _, c := range Changes(world, p) {
 			if c.Kind != Service {
-				t.Errorf("a new leader writes %v", c.Object)
+				t.Errorf("a new leader plans to write %v", c.Object)
 			}
 		}
 		time.Sleep(time.Hour)
 		if got := w.take(); len(got) > 0 {
-			t.Errorf("written in an hour, though the answer is the same: %q", got)
+			t.Errorf("the error stayed the same for an hour, but writes are %q", got)
 		}
 
 		w.change(func() { w.before = nil })

@@ -34,7 +34,7 @@ var (
 	errAbsent    = apierrors.NewNotFound(schema.GroupResource{Resource: "links"}, "")
 )
 
-// api is the own cluster's API server.
+// api is the API server of the local cluster.
 type api struct {
 	t      *testing.T
 	client *fake.Clientset
@@ -44,14 +44,14 @@ type api struct {
 	links     []*decode.Link
 	linksErr  error
 	leasesErr error
-	changed   chan struct{} // of links
+	changed   chan struct{} // closed and replaced when links change
 	version   int
 	requests  int
-	reported  federation.Latest[struct{}] // of what may have changed
-	selectors []string                    // clusters whose selectors have changed
+	reported  federation.Latest[struct{}] // set by each call of Changed
+	selectors []string
 }
 
-// run runs f while Mirrors does.
+// run runs f and Mirrors at the same time.
 func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{t: t, client: fake.NewClientset(), changed: make(chan struct{})}
@@ -77,7 +77,7 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 			UnlinkedAfter: after,
 			Changed:       func() { a.reported.Set(struct{}{}) },
 			SelectorsChanged: func(cluster string) {
-				a.Selectors(cluster) // it may be asked
+				a.Selectors(cluster)
 				a.mu.Lock()
 				a.selectors = append(a.selectors, cluster)
 				a.mu.Unlock()
@@ -94,7 +94,7 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 	})
 }
 
-// List and Watch make api a source of Links.
+// List implements decode.Source, together with Watch.
 func (a *api) List(
 	_ context.Context, _ metav1.ListOptions, each func(*decode.Link, *decode.Refused) error,
 ) (metav1.ListMeta, error) {
@@ -126,7 +126,7 @@ type events struct {
 
 func (e *events) Close() error { return nil }
 
-// Next brings the first difference, or ends the watch once links can't be read.
+// Next returns the next change of a Link. It ends the watch once Links cannot be read.
 func (e *events) Next(each func(decode.Event[*decode.Link]) error) error {
 	for {
 		e.mu.Lock()
@@ -157,7 +157,7 @@ func (e *events) Next(each func(decode.Event[*decode.Link]) error) error {
 	}
 }
 
-// anew are the clusters whose selectors have changed.
+// anew returns the clusters whose selectors have changed.
 func (a *api) anew() []string {
 	synctest.Wait()
 	a.mu.Lock()
@@ -165,13 +165,13 @@ func (a *api) anew() []string {
 	return slices.Clone(a.selectors)
 }
 
-// reports returns a channel that is closed when something may have changed.
+// reports returns a channel that is closed at the next call of Changed.
 func (a *api) reports() <-chan struct{} {
 	_, reported := a.reported.Get()
 	return reported
 }
 
-// set changes what the API server has.
+// set changes the state of the API server, and waits until Mirrors has seen the change.
 func (a *api) set(f func()) {
 	a.mu.Lock()
 	f()
@@ -181,7 +181,7 @@ func (a *api) set(f func()) {
 	synctest.Wait()
 }
 
-// put puts a Link, of the newest version.
+// put creates or updates a Link in the newest version.
 func (a *api) put(name, cluster, spec string) { a.putAs(decode.LinkVersions[0], name, cluster, spec) }
 
 func (a *api) putAs(version schema.GroupVersion, name, cluster, spec string) {
@@ -217,7 +217,7 @@ func (a *api) drop(name string) {
 	})
 }
 
-// hold renews a Lease for so long, every 2 s, or releases it: 0.
+// hold renews a Lease every 2 s until d has passed. If d is zero, it releases the Lease.
 func (a *api) hold(name string, d time.Duration) {
 	leases := a.client.CoordinationV1().Leases("mc")
 	for end := time.Now().Add(d); ; time.Sleep(2 * time.Second) {
@@ -241,7 +241,7 @@ func (a *api) hold(name string, d time.Duration) {
 	}
 }
 
-// cluster is a cluster as Complete makes it.
+// cluster returns a cluster that Complete has filled in.
 func (a *api) cluster(name string) plan.Cluster {
 	c := plan.Cluster{Name: name}
 	a.Complete(&c)
@@ -255,7 +255,8 @@ func (a *api) wantLease(name string, want plan.Lease) {
 	}
 }
 
-// wantSelected compares what of these labels is selected: "mirror" and "federated" with their values.
+// wantSelected checks which labels the selectors of a cluster match. want lists matches in the form
+// "mirror KEY=VALUE; " and "federated KEY=VALUE; ".
 func (a *api) wantSelected(cluster, want string) {
 	a.t.Helper()
 	s := a.Selectors(cluster)
@@ -274,7 +275,7 @@ func (a *api) wantSelected(cluster, want string) {
 		}
 	}
 	if got != want {
-		a.t.Errorf("of %s is selected %q, not %q", cluster, got, want)
+		a.t.Errorf("the selectors of %s match %q, not %q", cluster, got, want)
 	}
 }
 

@@ -15,10 +15,11 @@ import (
 
 func nothing(*api) {}
 
-// TestLeases: a link is left to Linkerd while its Lease is renewed, and for some time after that.
+// TestLeases checks that a link counts as Linkerd's while its Lease is renewed, and for
+// UnlinkedAfter after that.
 func TestLeases(t *testing.T) {
 	run(t, nothing, func(a *api) {
-		a.wantLease("east", plan.Unknown) // this process can't know
+		a.wantLease("east", plan.Unknown) // a new process cannot know the holder
 		time.Sleep(after)
 		a.wantLease("east", plan.Free)
 		a.wantLease("", plan.Free)
@@ -27,7 +28,7 @@ func TestLeases(t *testing.T) {
 		a.wantLease("east", plan.Held)
 		a.wantLease("west", plan.Free)
 		a.wantLease("", plan.Free)
-		a.hold("service-mirror-write-east", 0) // released, as at a restart
+		a.hold("service-mirror-write-east", 0) // released, as in a restart
 		time.Sleep(pollEvery + time.Second)
 		a.wantLease("east", plan.Held)
 		a.hold("service-mirror-write-east", after)
@@ -38,18 +39,19 @@ func TestLeases(t *testing.T) {
 		time.Sleep(pollEvery + time.Second)
 		a.wantLease("east", plan.Free)
 
-		a.hold("local-service-mirror-write", after) // and it dies
+		a.hold("local-service-mirror-write", after) // the holder then dies
 		time.Sleep(20 * time.Second)
 		a.wantLease("", plan.Held)
 		time.Sleep(20 * time.Second)
-		a.wantLease("", plan.Held) // it may come back
+		a.wantLease("", plan.Held) // the holder may come back
 		a.wantLease("east", plan.Free)
 		time.Sleep(after)
 		a.wantLease("", plan.Free)
 	})
 }
 
-// TestLeaseOfStart: the Lease of a mirror that died before is held once more, since its clock may be wrong.
+// TestLeaseOfStart checks that the Lease of a dead mirror counts as held at first. The clock of its
+// holder may be wrong.
 func TestLeaseOfStart(t *testing.T) {
 	run(t, func(a *api) { a.hold("service-mirror-write-east", time.Second); time.Sleep(24 * time.Hour) }, func(a *api) {
 		a.wantLease("east", plan.Held)
@@ -60,7 +62,8 @@ func TestLeaseOfStart(t *testing.T) {
 	})
 }
 
-// TestLeasesUnreadable: nothing is adopted while Leases can't be read, and for some time after that.
+// TestLeasesUnreadable checks that the state of a Lease is unknown while Leases cannot be read, and
+// for UnlinkedAfter after that. No Service is adopted meanwhile.
 func TestLeasesUnreadable(t *testing.T) {
 	run(t, nothing, func(a *api) {
 		time.Sleep(after)
@@ -82,13 +85,14 @@ func TestLeasesUnreadable(t *testing.T) {
 		a.hold("service-mirror-write-east", after)
 		a.set(func() { a.leasesErr = errors.New("no answer") })
 		time.Sleep(pollEvery + time.Second)
-		a.wantLease("east", plan.Held) // as it was last seen, until it ends
+		a.wantLease("east", plan.Held) // as last seen, until it expires
 		time.Sleep(30*time.Second + after)
 		a.wantLease("east", plan.Unknown)
 	})
 }
 
-// TestLeaseOfLink: the Lease has the name of the Link, and not of its cluster.
+// TestLeaseOfLink checks that the name of the Lease contains the name of the Link, not the name of
+// its cluster.
 func TestLeaseOfLink(t *testing.T) {
 	run(t, nothing, func(a *api) {
 		a.put("to-east", "east", "")
@@ -104,11 +108,12 @@ func TestLeaseOfLink(t *testing.T) {
 	})
 	run(t, func(a *api) { a.linksErr = errForbidden }, func(a *api) {
 		time.Sleep(10 * after)
-		a.wantLease("east", plan.Unknown) // a Link of whatever name may be for it
+		a.wantLease("east", plan.Unknown) // a Link with any name may be for this cluster
 	})
 }
 
-// TestChanged: Changed is called within 5 s for what changes by time alone, and not for what can't have changed.
+// TestChanged checks that Changed is called within 5 s of a change that only time causes, and never
+// without a change.
 func TestChanged(t *testing.T) {
 	run(t, nothing, func(a *api) {
 		reported := func(within time.Duration) bool {
@@ -126,14 +131,14 @@ func TestChanged(t *testing.T) {
 					<-changed
 				}
 				if time.Since(began) > most {
-					t.Fatalf("%v after %v", want, time.Since(began))
+					t.Fatalf("the Lease was not %v after %v", want, time.Since(began))
 				}
 			}
 		}
 		wait(plan.Free, after+pollEvery)
 		time.Sleep(2 * after)
 		if reported(10 * time.Minute) {
-			t.Error("reported, and nothing has changed")
+			t.Error("Changed was called without a change")
 		}
 		a.hold("service-mirror-write-east", 0)
 		a.hold("service-mirror-write-east", time.Second)
@@ -141,19 +146,21 @@ func TestChanged(t *testing.T) {
 		wait(plan.Free, 30*time.Second+after+pollEvery)
 		time.Sleep(2 * after)
 		if reported(10 * time.Minute) {
-			t.Error("reported, and nothing has changed")
+			t.Error("Changed was called without a change")
 		}
 		a.put("east", "east", "")
 		if synctest.Wait(); !reported(0) {
-			// The Link was there before reports was called: its age is.
+			// The first Changed may have come before the call of reports. The age then shows that
+			// the Link was read.
 			if a.cluster("east").Age.IsZero() {
-				t.Error("a Link is not reported")
+				t.Error("Changed was not called for a new Link")
 			}
 		}
 	})
 }
 
-// TestSelectors: those of the Link for a cluster win, the oldest one's of several, and an empty one selects nothing.
+// TestSelectors checks that the Link for a cluster decides its selectors. The oldest of several
+// Links decides, and an empty selector matches nothing.
 func TestSelectors(t *testing.T) {
 	run(t, nothing, func(a *api) {
 		a.wantSelected("east", usual)
@@ -182,7 +189,7 @@ func TestSelectors(t *testing.T) {
 			}
 		}
 		if got := a.anew(); !slices.Equal(got, []string{"east"}) {
-			t.Errorf("changed: %v", got)
+			t.Errorf("clusters with changed selectors: %v", got)
 		}
 		time.Sleep(time.Second)
 		a.put("a-later", "east", `,"federatedServiceSelector":{"matchLabels":{"a":"b"}}`)
@@ -190,13 +197,13 @@ func TestSelectors(t *testing.T) {
 		a.put("link", "east", `,"remoteDiscoverySelector":{"matchLabels":{"mirror.linkerd.io/exported":"true"}}`)
 		a.wantSelected("east", "mirror mirror.linkerd.io/exported=true; ")
 		if got := a.anew(); !slices.Equal(got, []string{"east", "east"}) {
-			t.Errorf("changed: %v", got)
+			t.Errorf("clusters with changed selectors: %v", got)
 		}
 	})
 }
 
-// TestUsualLinks: a Link with the selectors that Linkerd gives it changes nothing but the age, nor does its status,
-// and one of a version without a field has the default.
+// TestUsualLinks checks that a Link with Linkerd's usual selectors changes only the age of the
+// cluster. A Link version without a field has the default for that field.
 func TestUsualLinks(t *testing.T) {
 	const discovery = `,"remoteDiscoverySelector":{"matchLabels":{"mirror.linkerd.io/exported":"remote-discovery"}}`
 	const federated = `,"federatedServiceSelector":{"matchLabels":{"mirror.linkerd.io/federated":"member"}}`
@@ -217,7 +224,7 @@ func TestUsualLinks(t *testing.T) {
 		a.wantSelected("middle", "mirror mirror.linkerd.io/exported=remote-discovery; ")
 		a.put("east", "east", discovery+federated+`,"probeSpec":{}`)
 		if got := a.anew(); !slices.Equal(got, []string{"middle"}) {
-			t.Errorf("changed: %v", got)
+			t.Errorf("clusters with changed selectors: %v", got)
 		}
 		if c := a.cluster("none"); !c.Age.IsZero() {
 			t.Errorf("%+v", c)
@@ -225,7 +232,8 @@ func TestUsualLinks(t *testing.T) {
 	})
 }
 
-// TestUnreadableLink: what was read before stays in force; where nothing was, nothing is added or removed.
+// TestUnreadableLink checks that an invalid Link leaves the previous selectors in force. If there
+// were none, no object is added or removed.
 func TestUnreadableLink(t *testing.T) {
 	for _, broken := range []string{
 		`,"remoteDiscoverySelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}`,
@@ -259,7 +267,7 @@ func TestUnreadableLink(t *testing.T) {
 			}
 			a.put("west", "west", `,"remoteDiscoverySelector":{"matchLabels":{"a":"b"}}`)
 			a.wantSelected("west", "mirror a=b; ")
-			// its Services may still be those that the default selects
+			// The Services of west may still be those that the default selects.
 			if c := a.cluster("west"); c.Joins != plan.Unreadable {
 				t.Errorf("%+v", c)
 			}
@@ -271,7 +279,7 @@ func TestUnreadableLink(t *testing.T) {
 	}
 }
 
-// TestLinkGoes: its selectors stay in force for some time.
+// TestLinkGoes checks that the selectors of a deleted Link stay in force for UnlinkedAfter.
 func TestLinkGoes(t *testing.T) {
 	run(t, nothing, func(a *api) {
 		a.put("east", "east", `,"remoteDiscoverySelector":{"matchLabels":{"a":"b"}}`)
@@ -282,22 +290,22 @@ func TestLinkGoes(t *testing.T) {
 		time.Sleep(2 * after)
 		a.wantSelected("east", "mirror a=b; ")
 		if got := a.anew(); !slices.Equal(got, []string{"east"}) {
-			t.Errorf("changed: %v", got)
+			t.Errorf("clusters with changed selectors: %v", got)
 		}
 		a.drop("east")
-		a.put("new", "east", `,"federatedServiceSelector":{"matchLabels":{"a":"b"}}`) // one that is there decides
+		a.put("new", "east", `,"federatedServiceSelector":{"matchLabels":{"a":"b"}}`) // an existing Link decides
 		a.wantSelected("east", "federated a=b; ")
 		a.drop("new")
 		time.Sleep(after + pollEvery)
 		a.wantSelected("east", usual)
 		if got := a.anew(); !slices.Equal(got, []string{"east", "east", "east"}) || !a.cluster("east").Age.IsZero() {
-			t.Errorf("changed: %v", got)
+			t.Errorf("clusters with changed selectors: %v", got)
 		}
 	})
 }
 
-// TestLinksUnreadable: without the kind or the right the defaults are used; before that is known nothing is added or
-// removed.
+// TestLinksUnreadable checks that the default selectors apply if Links do not exist or are
+// forbidden. For other errors, no object is added or removed until Links can be read.
 func TestLinksUnreadable(t *testing.T) {
 	for _, c := range []struct {
 		err   error
@@ -338,7 +346,7 @@ func TestLinksUnreadable(t *testing.T) {
 	}
 }
 
-// FuzzLink: whatever a Link says, it is read, and what it selects can be asked.
+// FuzzLink checks that any Link in valid JSON can be read, and that its selectors never panic.
 func FuzzLink(f *testing.F) {
 	f.Add(
 		`{"targetClusterName":"east","remoteDiscoverySelector":{"matchExpressions":[{"key":"a","operator":"In",`+
@@ -351,7 +359,7 @@ func FuzzLink(f *testing.F) {
 		for _, version := range decode.LinkVersions {
 			var o decode.Link
 			if json.Unmarshal([]byte(`{"metadata":{"name":"l"},"spec":`+spec+`}`), &o) != nil {
-				return // it is no JSON
+				return // not valid JSON
 			}
 			o.APIVersion = version.String()
 			l, ok := readLink(&o)

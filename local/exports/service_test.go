@@ -14,8 +14,9 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// TestFamilies: a Service that becomes SingleStack keeps its first IP. One that becomes PreferDualStack keeps its IP
-// too, and leaves the second family to the API server.
+// TestFamilies checks the IP families when the policy of a Service changes. A Service that becomes
+// SingleStack keeps its first IP. A Service that becomes PreferDualStack keeps its IP, and the API
+// server chooses the second family.
 func TestFamilies(t *testing.T) {
 	ips := []string{"10.0.0.1", "fd00::1"}
 	have := &corev1.Service{Spec: corev1.ServiceSpec{
@@ -36,7 +37,7 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("to %s: %s%v with %v", tc.to, *s.IPFamilyPolicy, s.IPFamilies, s.ClusterIPs)
 		}
 		if got := readService(have).IPFamilyPolicy; got != string(tc.from) {
-			t.Errorf("to %s: the Service from before is changed to %s", tc.to, got)
+			t.Errorf("to %s: the original Service was changed to %s", tc.to, got)
 		}
 		have = written
 	}
@@ -48,7 +49,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestNewFamilies: a Service that is created asks for the families that the plan wants.
+// TestNewFamilies checks that a new Service requests the IP families of the plan.
 func TestNewFamilies(t *testing.T) {
 	next := &plan.Service{IPFamilyPolicy: "SingleStack", IPFamilies: []string{"IPv4"}}
 	s := writeService(next, nil, "").Spec
@@ -58,7 +59,7 @@ func TestNewFamilies(t *testing.T) {
 	}
 }
 
-// TestImportThereAndBack: what is written of a ServiceImport is what is read of it.
+// TestImportThereAndBack checks that a written ServiceImport is read back unchanged.
 func TestImportThereAndBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		few := func(name string, of ...string) []string {
@@ -108,8 +109,8 @@ func TestImportThereAndBack(t *testing.T) {
 	})
 }
 
-// TestStatusBounds: anybody may have written a status. Only a bounded amount of it is read,
-// including the condition that matters, and the rest stays when the status is written.
+// TestStatusBounds checks that a status that somebody else has written is read only in part. The
+// part includes the condition that matters, and the rest stays when the status is written.
 func TestStatusBounds(t *testing.T) {
 	have := &mcs.ServiceImport{}
 	for i := range 1000 {

@@ -20,7 +20,7 @@ import (
 	"isthmus/local/lease"
 )
 
-// manyLinks are links with 20 exports each.
+// manyLinks returns linked clusters with 20 exports each.
 func manyLinks(links int) (all []plan.Cluster) {
 	for i := range links {
 		l := link(fmt.Sprint("l", i))
@@ -32,7 +32,7 @@ func manyLinks(links int) (all []plan.Cluster) {
 	return all
 }
 
-// TestSlowPlans: where plans take long, 50 are written a second all the same.
+// TestSlowPlans checks that 50 objects are written per second even if plans are slow.
 func TestSlowPlans(t *testing.T) {
 	inWorld(t, nil, func(w *world, _ *leadership) {
 		w.slow.Store(int64(100 * time.Millisecond))
@@ -44,7 +44,8 @@ func TestSlowPlans(t *testing.T) {
 	})
 }
 
-// TestOldPlan: however long a plan takes, its writes begin for a second at most after something has changed.
+// TestOldPlan checks that writes of an outdated plan stop within a second of a change, however slow
+// plans are.
 func TestOldPlan(t *testing.T) {
 	inWorld(t, nil, func(w *world, _ *leadership) {
 		w.slow.Store(int64(500 * time.Millisecond))
@@ -55,12 +56,13 @@ func TestOldPlan(t *testing.T) {
 		w.take()
 		time.Sleep(5 * time.Second)
 		if got := w.take(); len(got) > 0 {
-			t.Errorf("once nothing is linked: %q", got)
+			t.Errorf("after all links were removed: writes %q", got)
 		}
 	})
 }
 
-// A fresh read decides: what is somebody else's by now is left alone, whatever was read before.
+// TestFreshReadDecides checks that an object that now belongs to somebody else is not written,
+// whatever was read before.
 func TestFreshReadDecides(t *testing.T) {
 	users := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-east", UID: "users"},
@@ -73,7 +75,7 @@ func TestFreshReadDecides(t *testing.T) {
 			now.ResourceVersion = ""
 		}
 		if got := w.take(); len(got) > 0 || !reflect.DeepEqual(now, users) {
-			t.Errorf("%q, and there is %+v", got, now)
+			t.Errorf("writes %q, Service %+v", got, now)
 		}
 	}
 	t.Run("made before it is read", func(t *testing.T) {
@@ -146,7 +148,7 @@ func TestFreshReadDecides(t *testing.T) {
 	})
 }
 
-// Links take turns: one with many exports does not hold up another.
+// TestTurns checks that links take turns. A link with many exports must not delay another link.
 func TestTurns(t *testing.T) {
 	var many []plan.ID
 	for i := range 900 {
@@ -159,16 +161,17 @@ func TestTurns(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		got := w.take()
 		if !slices.Contains(got, "create shop/web-b") || len(got) > 2*writeRate+writeBurst || len(got) < writeRate {
-			t.Errorf("%d writes within 2 s, of b among them: %v", len(got), slices.Contains(got, "create shop/web-b"))
+			t.Errorf("%d writes within 2 s, one for b: %v", len(got), slices.Contains(got, "create shop/web-b"))
 		}
 		first := strings.Join(got[:6], " ")
 		if !strings.Contains(first, "other/") || !strings.Contains(first, "shop/m") {
-			t.Errorf("namespaces take no turns: %s", first)
+			t.Errorf("namespaces do not take turns: %s", first)
 		}
 	})
 }
 
-// An export that changes all the time is written ever less often, and comes and goes no more often.
+// TestFlapping checks that an export that changes all the time, or appears and disappears, is
+// written with increasing delays.
 func TestFlapping(t *testing.T) {
 	for name, flap := range map[string]func(w *world, i int){
 		"its port": func(w *world, i int) {
@@ -184,7 +187,7 @@ func TestFlapping(t *testing.T) {
 				w.change(func() { flap(w, i) })
 				time.Sleep(10 * time.Millisecond)
 			}
-			// after 0, 1, 3, 7, 15 and 31 s, and once more at the most
+			// The writes come after 0, 1, 3, 7, 15 and 31 s. There is at most one more.
 			if got := w.take(); len(got) < 4 || len(got) > 7 {
 				t.Errorf("%s: %d writes within a minute: %q", name, len(got), got)
 			}
@@ -192,7 +195,8 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
-// TestRun: no Lease is taken while there is nothing to write; it is given back a minute after all has gone.
+// TestRun checks that the Writer takes no Lease while there is nothing to write. It releases the
+// Lease a minute after all objects are gone.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -209,17 +213,17 @@ func TestRun(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if got := holder(); got != "none" {
-			t.Errorf("with nothing to write: held by %q", got)
+			t.Errorf("with nothing to write, the Lease is held by %q", got)
 		}
 		w.change(func() { w.links = []plan.Cluster{link("east", shop("web"))} })
 		time.Sleep(5 * time.Second)
 		if got := w.take(); !slices.Equal(got, []string{"create shop/web-east"}) || holder() != "me" {
-			t.Errorf("%q, held by %q", got, holder())
+			t.Errorf("writes %q, Lease held by %q", got, holder())
 		}
 		w.change(func() { w.links = []plan.Cluster{link("east")} })
 		time.Sleep(2 * time.Minute)
 		if got := w.take(); !slices.Equal(got, []string{"delete shop/web-east"}) || holder() != "" {
-			t.Errorf("%q, held by %q", got, holder())
+			t.Errorf("writes %q, Lease held by %q", got, holder())
 		}
 		stop()
 		if err := <-done; err != nil {
@@ -229,7 +233,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// Nothing goes while what is to be in its place can't be written.
+// TestDeletesWait checks that a Service is not deleted at once while its replacement cannot be
+// written.
 func TestDeletesWait(t *testing.T) {
 	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *leadership) {
 		time.Sleep(time.Second)
@@ -246,7 +251,7 @@ func TestDeletesWait(t *testing.T) {
 		}
 		w.mu.Unlock()
 		w.change(func() { w.links = []plan.Cluster{link("east"), link("west", shop("web"))} })
-		time.Sleep(2 * time.Second) // the first pass may delete: nothing has failed yet
+		time.Sleep(2 * time.Second) // the first pass may delete, because no write has failed yet
 		w.take()
 		w.change(func() { w.links[0] = link("east", shop("web")) })
 		time.Sleep(5 * time.Second)
@@ -254,11 +259,11 @@ func TestDeletesWait(t *testing.T) {
 		w.change(func() { w.links[0] = link("east") })
 		time.Sleep(2 * time.Second)
 		if got := w.take(); len(got) > 0 {
-			t.Errorf("while web-west can't be written: %q", got)
+			t.Errorf("while web-west cannot be written: writes %q", got)
 		}
 		time.Sleep(time.Minute)
 		if got := w.take(); !slices.Equal(got, []string{"delete shop/web-east"}) {
-			t.Errorf("once it could not be written for long: %q", got)
+			t.Errorf("after web-west could not be written for long: writes %q", got)
 		}
 		w.change(func() { refuse = false })
 		time.Sleep(6 * time.Minute)

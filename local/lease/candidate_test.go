@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestCandidate checks that each change is logged once, and that the leadership exists while it
-// runs.
+// TestCandidate checks that each change is logged once, and that Leadership returns the current
+// leadership until it ends.
 func TestCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.DebugLevel)
@@ -43,7 +43,7 @@ func TestCandidate(t *testing.T) {
 			end(ErrTaken)
 		})
 		if s.Leadership() != nil || s.Status().Leading {
-			t.Error("it leads though its leadership is over")
+			t.Error("the candidate still leads after its leadership ended")
 		}
 		var got []string
 		for _, e := range logged.All() {

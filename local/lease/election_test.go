@@ -12,10 +12,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// led is a replica that takes part in elections and, while it leads, waits.
+// led is a replica that takes part in elections. While it leads, it only waits.
 type led struct {
-	leaderships chan *Leadership // as they begin
-	ended       chan error       // why they end
+	leaderships chan *Leadership // each leadership when it begins
+	ended       chan error       // the cause of each end
 	stop        func()           // ends Run and waits for it
 }
 
@@ -41,7 +41,7 @@ func lead(t *testing.T, c *leaseClient, identity string) led {
 
 func held(t *Leadership) bool { return t.Write(func(context.Context) error { return nil }) == nil }
 
-// alone is the Lease of a replica that does not run.
+// alone returns the lock of a replica that is not running.
 func alone(t *testing.T, client *leaseClient) *lock {
 	t.Helper()
 	ctx, end := context.WithCancelCause(t.Context())
@@ -50,7 +50,7 @@ func alone(t *testing.T, client *leaseClient) *lock {
 
 var mine = resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 30}
 
-// TestSlowWrite checks that a renewal counts from the time when it began.
+// TestSlowWrite checks that a renewal counts from the start of its write.
 func TestSlowWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &leaseClient{api: &leaseAPI{}}
@@ -61,30 +61,30 @@ func TestSlowWrite(t *testing.T) {
 		})
 		l := alone(t, c)
 		if err := l.Create(t.Context(), mine); err != nil || !held(l.leadership) {
-			t.Fatalf("not held: %v", err)
+			t.Fatalf("the Lease is not held: %v", err)
 		}
 		if time.Sleep(renewDeadline - 3*time.Second); held(l.leadership) {
-			t.Error("held for longer than since the write began")
+			t.Error("the Lease is held for too long after the write began")
 		}
 	})
 }
 
-// TestStoodStill checks that no write begins if the last renewal is too old by the clock, even if
+// TestStoodStill checks that no write begins if the last renewal is too old. This must hold even if
 // the timer that ends the leadership fires late.
 func TestStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ctx := alone(t, &leaseClient{api: &leaseAPI{}}), t.Context()
 		leadership := l.leadership
 		if held(leadership) {
-			t.Error("held from the start")
+			t.Error("the Lease is held from the start")
 		}
 		if err := l.Create(ctx, mine); err != nil {
 			t.Fatal(err)
 		}
-		l.expiry.Stop() // as if it were late
+		l.expiry.Stop() // simulate a late timer
 		time.Sleep(renewDeadline)
 		if err := leadership.Write(func(context.Context) error {
-			t.Error("written")
+			t.Error("the write was executed")
 			return nil
 		}); !errors.Is(err, ErrNotRenewed) {
 			t.Errorf("without the Lease: %v", err)
@@ -94,7 +94,7 @@ func TestStoodStill(t *testing.T) {
 		}
 		time.Sleep(renewDeadline - 1)
 		if !held(leadership) {
-			t.Error("not held after it was renewed")
+			t.Error("the Lease is not held after its renewal")
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
@@ -104,7 +104,7 @@ func TestStoodStill(t *testing.T) {
 			t.Errorf("after the timer: %v", err)
 		}
 		if err := l.Update(ctx, mine); !errors.Is(err, ErrNotRenewed) {
-			t.Errorf("taken again after the leadership: %v", err)
+			t.Errorf("the Lease was acquired again after the leadership: %v", err)
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestLeadership(t *testing.T) {
 	for name, x := range map[string]struct {
 		happens func(*leaseAPI, *leaseClient)
 		within  time.Duration
-		why     error // nil: it goes on
+		why     error // if nil, the leadership continues
 	}{
 		"nothing": {func(*leaseAPI, *leaseClient) {}, time.Hour, nil},
 		"edited": {func(api *leaseAPI, _ *leaseClient) {
@@ -157,14 +157,14 @@ func TestLeadership(t *testing.T) {
 				a := lead(t, client, "a")
 				defer a.stop()
 				leadership := <-a.leaderships
-				time.Sleep(retryPeriod + time.Millisecond) // it was just renewed
+				time.Sleep(retryPeriod + time.Millisecond) // the Lease was just renewed
 				x.happens(api, client)
 				began, writes := time.Now(), api.written()
 				select {
 				case why := <-a.ended:
 					took := time.Since(began)
 					if !errors.Is(why, x.why) || x.why == nil || took > x.within {
-						t.Errorf("it ended after %v: %v", took, why)
+						t.Errorf("the leadership ended after %v: %v", took, why)
 					}
 					if held(leadership) || x.why != ErrNotRenewed && api.written() != writes {
 						t.Errorf(
@@ -175,10 +175,10 @@ func TestLeadership(t *testing.T) {
 					}
 				case <-time.After(x.within + time.Millisecond):
 					if x.why != nil {
-						t.Errorf("it has not ended after %v", x.within)
+						t.Errorf("the leadership has not ended after %v", x.within)
 					}
 					if !held(leadership) {
-						t.Error("not held")
+						t.Error("the Lease is not held")
 					}
 				}
 			})
@@ -186,8 +186,9 @@ func TestLeadership(t *testing.T) {
 	}
 }
 
-// TestReleased checks that a replica releases its Lease even if others edit the Lease meanwhile. If
-// the holder is uncertain, the replica reads the Lease first. It does not change any other Lease.
+// TestReleased checks that a replica releases its Lease even if others edit the Lease at the same
+// time. If the holder is uncertain, the replica reads the Lease first. It does not change other
+// Leases.
 func TestReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &leaseAPI{}
@@ -197,7 +198,7 @@ func TestReleased(t *testing.T) {
 		edits := maxReleases - 1
 		client.setWay(func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 			l, err := do()
-			if edits > 0 && err == nil { // between the read and the write
+			if edits > 0 && err == nil { // edit between the read and the write
 				edits--
 				api.edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"edit": time.Now().String()} })
 			}
@@ -226,7 +227,7 @@ func TestReleased(t *testing.T) {
 			client.setWay(func(
 				_ context.Context, do func() (*coordinationv1.Lease, error),
 			) (*coordinationv1.Lease, error) {
-				if requests++; requests != 2 { // the second takes it
+				if requests++; requests != 2 { // the second request acquires the Lease
 					return do()
 				}
 				if apierrors.IsConflict(x.err) {
@@ -261,7 +262,7 @@ func TestReleaseNotOurs(t *testing.T) {
 	})
 }
 
-// TestLastWrite checks that the Lease is renewed until the last write has ended, and only then
+// TestLastWrite checks that the Lease is renewed until the last write has ended. Only then is it
 // released.
 func TestLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

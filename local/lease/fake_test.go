@@ -23,10 +23,10 @@ var errAway = errors.New("no answer")
 // leaseAPI is an API server with one Lease. It rejects writes of older versions of the Lease.
 type leaseAPI struct {
 	mu      sync.Mutex
-	lease   *coordinationv1.Lease // nil: it is not there
+	lease   *coordinationv1.Lease // nil if the Lease does not exist
 	version int
-	writes  int                                 // that were carried out
-	changed func(was, is *coordinationv1.Lease) // before the lease is replaced
+	writes  int                                 // number of executed writes
+	changed func(was, is *coordinationv1.Lease) // called before the Lease is replaced
 }
 
 var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
@@ -73,7 +73,7 @@ func (a *leaseAPI) store(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l.DeepCopy()
 }
 
-// edit changes the Lease as somebody else does; it is made if it is not there.
+// edit changes the Lease like another client, and creates it if it does not exist.
 func (a *leaseAPI) edit(f func(*coordinationv1.Lease)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,7 +91,7 @@ func (a *leaseAPI) remove() {
 	a.lease = nil
 }
 
-// written returns how many writes were carried out.
+// written returns the number of executed writes.
 func (a *leaseAPI) written() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,17 +106,17 @@ func (a *leaseAPI) spec() coordinationv1.LeaseSpec {
 	return l.Spec
 }
 
-// leaseClient is one replica's client of a leaseAPI.
+// leaseClient is one replica's client for a leaseAPI.
 type leaseClient struct {
 	coordinationclient.LeaseInterface // nil
 	api                               *leaseAPI
-	skew                              time.Duration // of the replica's clock, as it shows in the Lease
+	skew                              time.Duration // of the replica's clock, visible in the Lease
 
 	mu  sync.Mutex
-	way way // of requests; nil: they are carried out
+	way way // of all requests; if nil, requests are executed normally
 }
 
-// way carries out a request, or not.
+// way executes a request by calling do, fails it, or both.
 type way func(ctx context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error)
 
 func (c *leaseClient) setWay(w way) {
@@ -156,14 +156,14 @@ func (c *leaseClient) Update(
 	return c.do(ctx, func() (*coordinationv1.Lease, error) { return c.api.update(l) })
 }
 
-// dated is what a replica whose clock is off writes.
+// dated returns a Lease whose renewal time is shifted by the skew of the replica's clock.
 func (c *leaseClient) dated(l *coordinationv1.Lease) *coordinationv1.Lease {
 	l = l.DeepCopy()
 	l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(l.Spec.RenewTime.Add(c.skew)))
 	return l
 }
 
-// config is of a replica's elections.
+// config returns the configuration of a replica's elections.
 func (c *leaseClient) config(identity string) Config {
 	return Config{
 		Leases:    func(string) coordinationclient.LeaseInterface { return c },
@@ -171,8 +171,8 @@ func (c *leaseClient) config(identity string) Config {
 	}
 }
 
-// unreliable lets requests take long, fail, be carried out without an answer, or after they
-// were given up.
+// unreliable returns a way that delays requests while faults returns true. It also fails some
+// requests, loses responses, or executes requests after their context has ended.
 func unreliable(random *rand.Rand, faults func() bool) way {
 	var mu sync.Mutex
 	roll := func(n int) int {
@@ -196,19 +196,19 @@ func unreliable(random *rand.Rand, faults func() bool) way {
 			return do()
 		}
 		switch roll(8) {
-		case 0: // refused
+		case 0: // rejected
 			return nil, errAway
-		case 1: // no answer, though it was carried out
+		case 1: // executed, but the response is lost
 			_, _ = do()
 			return nil, errAway
-		case 2: // it hangs
+		case 2: // hangs
 			<-ctx.Done()
 			return nil, ctx.Err()
-		case 3: // carried out late
+		case 3: // executed late
 			time.AfterFunc(time.Duration(roll(20_000))*time.Millisecond, func() { _, _ = do() })
 			<-ctx.Done()
 			return nil, ctx.Err()
-		case 4: // answered late
+		case 4: // the response is late
 			l, err := do()
 			if late := pause(ctx, time.Duration(roll(5000))*time.Millisecond); late != nil {
 				return nil, late

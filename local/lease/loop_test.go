@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestTurns checks that each turn, and each group within a turn, comes first in some pass, however
-// many others there are.
+// TestTurns checks that each turn, and each group within a turn, comes first in some pass. The
+// number of other turns must not matter.
 func TestTurns(t *testing.T) {
 	var tasks []Task[string]
 	for _, of := range []string{"a/1/x", "a/1/y", "a/2/z", "b/1/x", "c/1/x"} {
@@ -30,8 +30,8 @@ func TestTurns(t *testing.T) {
 }
 
 // TestHanging checks that hanging tasks of one turn do not block tasks of other turns, including
-// tasks left to the next pass. When work ends, no task begins, and Run returns once the tasks under
-// way have ended.
+// tasks left to the next pass. When the context ends, no task begins, and Run returns once the
+// running tasks have ended.
 func TestHanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -61,18 +61,18 @@ func TestHanging(t *testing.T) {
 		go func() { l.Run(work); close(ended) }()
 		time.Sleep(3 * time.Second)
 		if h := l.History("well"); h.at.IsZero() {
-			t.Error("another turn waits for the tasks that hang")
+			t.Error("another turn waits for the hanging tasks")
 		}
 		stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		select {
 		case <-ended:
-			t.Error("it ended while tasks were under way")
+			t.Error("Run returned while tasks were running")
 		default:
 		}
 		if n := len(l.writing); n != 3*maxOfTurn {
-			t.Errorf("%d are under way", n)
+			t.Errorf("%d tasks are running", n)
 		}
 		close(release)
 		<-ended
@@ -80,7 +80,7 @@ func TestHanging(t *testing.T) {
 }
 
 // TestHistory checks that failed tasks are retried with increasing delays. A failure is dropped
-// once there is nothing to do for its object, but not while the work is unknown.
+// once its object needs no work, but not while the work is unknown.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, tries, over, unknown := time.Now(), []time.Duration(nil), new(atomic.Bool), new(atomic.Bool)
@@ -108,22 +108,22 @@ func TestHistory(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if h := l.History("x"); h.Failures < failures || h.Problem != "no" {
-			t.Errorf("it is forgotten while nothing is known: %+v", h)
+			t.Errorf("the failure was dropped while the work is unknown: %+v", h)
 		}
 		unknown.Store(false)
 		over.Store(true)
-		time.Sleep(61 * time.Second) // before it would be tried again
+		time.Sleep(61 * time.Second) // before the next retry
 		synctest.Wait()
 		if h := l.History("x"); h.Failures > 0 || h.Problem != "" {
-			t.Errorf("it is remembered: %+v", h)
+			t.Errorf("the failure is still cached: %+v", h)
 		}
 		stop()
 		<-ended
 	})
 }
 
-// TestUndone checks that reverted content is written three times with increasing delays, and then
-// once in MaxPause.
+// TestUndone checks that content that others revert is written three times with increasing delays.
+// After that, it is written once in MaxPause.
 func TestUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var writes []time.Duration
@@ -148,7 +148,7 @@ func TestUndone(t *testing.T) {
 		time.Sleep(150 * time.Second)
 		synctest.Wait()
 		if got := fmt.Sprint(writes); got != "[0s 1s 3s 7s 1m7s 2m7s]" {
-			t.Errorf("written at %v", got)
+			t.Errorf("writes at %v", got)
 		}
 		if h := l.History("x"); !h.ChangedBack() || h.Managers != "somebody" {
 			t.Errorf("%+v", h)

@@ -13,7 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// contenders are replicas whose elections run until the test ends.
+// contenders are replicas that take part in elections until the test ends.
 type contenders struct {
 	t      *testing.T
 	api    *leaseAPI
@@ -21,11 +21,11 @@ type contenders struct {
 	faults atomic.Bool
 
 	mu          sync.Mutex
-	leading     map[string]func() bool // who leads, and whether it may write
+	leading     map[string]func() bool // the leaders, and whether each may write
 	leaderships int
 }
 
-// mayWrite returns who may write now.
+// mayWrite returns the replicas that may write now.
 func (c *contenders) mayWrite() (names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +37,8 @@ func (c *contenders) mayWrite() (names []string) {
 	return names
 }
 
-// begins is called when a replica begins to lead. Two that may write at a time begin so.
+// begins records that a replica begins to lead. It fails the test if another replica may still
+// write.
 func (c *contenders) begins(name string, may func() bool) {
 	if others := c.mayWrite(); len(others) > 0 {
 		c.t.Errorf("%s begins while %v may write", name, others)
@@ -48,8 +49,8 @@ func (c *contenders) begins(name string, may func() bool) {
 	c.leaderships++
 }
 
-// start starts a replica that takes part in elections. When it is stopped, it goes on
-// writing for a while.
+// start starts a replica that takes part in elections. After stop is called, the replica may still
+// write for the time drains.
 func (c *contenders) start(name string, skew, drains time.Duration, seed uint64) (stop func()) {
 	client := &leaseClient{api: c.api, skew: skew, way: unreliable(rand.New(rand.NewPCG(seed, 2)), c.faults.Load)}
 	ctx, cancel := context.WithCancel(c.t.Context())
@@ -76,7 +77,7 @@ func (c *contenders) start(name string, skew, drains time.Duration, seed uint64)
 	return func() { cancel(); <-done }
 }
 
-// pass lets time pass, and returns how long nobody could write, at a stretch.
+// pass lets time pass, and returns the longest time for which no replica could write.
 func (c *contenders) pass(d time.Duration) (without time.Duration) {
 	c.t.Helper()
 	last := time.Now()
@@ -94,8 +95,8 @@ func (c *contenders) pass(d time.Duration) (without time.Duration) {
 	return without
 }
 
-// TestContenders checks that at most one replica may write, whatever the API server answers and the
-// replicas' clocks show. Once the API server works, one replica may write soon, and is replaced
+// TestContenders checks that at most one replica may write, whatever the API server responds and
+// the replicas' clocks show. Once the API server works, one replica may write soon. It is replaced
 // within seconds when it stops. The Lease counts each new holder.
 func TestContenders(t *testing.T) {
 	leaderships, unled := 0, time.Duration(0)
@@ -122,17 +123,17 @@ func TestContenders(t *testing.T) {
 				}
 				unled = max(unled, c.pass(20*time.Minute))
 				c.faults.Store(false)
-				// writes that are carried out late, the Lease of one that has gone
+				// Wait for delayed writes and for the expiry of the Lease of a stopped replica.
 				c.pass(leaseDuration + 20*time.Second)
 				if without := c.pass(10 * time.Minute); without > time.Second {
-					t.Errorf("nobody has led for %v without a failure", without)
+					t.Errorf("nobody led for %v although the API server works", without)
 				}
 				for len(stops) > 1 {
 					name := c.mayWrite()[0]
 					go stops[name]()
 					delete(stops, name)
 					if without := c.pass(time.Minute); without > 3*retryPeriod {
-						t.Errorf("nobody has led for %v after %s was stopped", without, name)
+						t.Errorf("nobody led for %v after %s was stopped", without, name)
 					}
 				}
 				for _, stop := range stops {
@@ -148,12 +149,12 @@ func TestContenders(t *testing.T) {
 	if t.Logf(
 		"%d leaderships, nobody led for up to %v", leaderships, unled,
 	); leaderships < 300 || unled < leaseDuration {
-		t.Errorf("%d leaderships, nobody led for up to %v: that is too little to show anything", leaderships, unled)
+		t.Errorf("%d leaderships, nobody led for up to %v: the test covers too few changes", leaderships, unled)
 	}
 }
 
-// checkTransitions: the Lease counts its holders, of which each but the first has taken it from
-// none or from another.
+// checkTransitions checks that the Lease counts its holders. The count grows when a replica takes
+// the Lease from nobody or from another replica.
 func checkTransitions(t *testing.T, was, is *coordinationv1.Lease) {
 	var before int32
 	if was == nil {

@@ -66,8 +66,8 @@ func TestCopiedBounds(t *testing.T) {
 	}
 }
 
-// TestRerecorded checks that a new record replaces the items of the given keys, and keeps no more
-// of the old record than the plan reads.
+// TestRerecorded checks that a new record replaces the items of the given keys. It keeps only those
+// items of the old record that the plan reads.
 func TestRerecorded(t *testing.T) {
 	annotations := map[string]string{"isthmus.io/prefer": "local"}
 	old := record(map[string]string{"z": "1"},
@@ -80,7 +80,7 @@ func TestRerecorded(t *testing.T) {
 	forged := strings.Repeat("label:a=0,", maxRecordBytes/5)
 	got := rerecorded(forged, preferenceKeys, annotations)
 	if len(got) > maxRecordBytes+100 || !strings.HasSuffix(got, record(nil, annotations)) {
-		t.Errorf("a record of %d bytes", len(got))
+		t.Errorf("the record has %d bytes", len(got))
 	}
 }
 
@@ -90,10 +90,10 @@ func FuzzRecord(f *testing.F) {
 		labels, annotations := recorded(text)
 		next, ours := overlay(map[string]string{"a": text, "users": "x"}, map[string]string{"a": "new"}, labels)
 		if labels["users"] != hash("x", 10) && next["users"] != "x" {
-			t.Errorf("a user's label is %q", next["users"])
+			t.Errorf("the user's label is %q", next["users"])
 		}
 		if _, copied := labels["a"]; !copied && (next["a"] != text || ours["a"] != "") {
-			t.Errorf("what was not copied is %q", next["a"])
+			t.Errorf("the label that was not copied is %q", next["a"])
 		}
 		_ = annotations
 	})

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// forgedWorlds fill one namespace with forged objects. Each takes the number of objects.
+// forgedWorlds fill one namespace with forged objects. Each function takes the number of objects.
 var forgedWorlds = []struct {
 	name string
 	size int
@@ -97,7 +97,7 @@ func TestCostGrowsWithSize(t *testing.T) {
 			)
 		}
 		if held > 50<<20 {
-			t.Errorf("%d %s: a plan holds %d MiB", size, w.name, held>>20)
+			t.Errorf("%d %s: a plan retains %d MiB", size, w.name, held>>20)
 		}
 	}
 }

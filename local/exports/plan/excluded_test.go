@@ -33,7 +33,7 @@ func TestExcluded(t *testing.T) {
 		"", "/", "team", "app", "managed-by", "owner", "strimzi.io", "notstrimzi.io/cluster",
 		"strimzi.io.example/cluster",
 		"app.kubernetes.io/name", "app.kubernetes.io/part-of", "example.com/managed-by", "shop.example/strimzi.io",
-		strings.Repeat("a.", 150) + "strimzi.io/cluster", // the API refuses it, so it is not looked at
+		strings.Repeat("a.", 150) + "strimzi.io/cluster", // not a valid key, so no part of it is compared
 	} {
 		if excluded(key) {
 			t.Errorf("%s is not copied", key)
@@ -79,7 +79,7 @@ func TestExportedExcluded(t *testing.T) {
 	maps.DeleteFunc(annotations, func(key, _ string) bool { return inDomain(key, "isthmus.io", "kubernetes.io") })
 	want := map[string]string{"team": "a", "app.kubernetes.io/name": "web"}
 	if !maps.Equal(labels, want) || !maps.Equal(annotations, map[string]string{"note": "b"}) {
-		t.Errorf("labels %v, annotations %v", labels, annotations)
+		t.Errorf("copied labels %v, annotations %v", labels, annotations)
 	}
 	if got := s.condition("web", "Conflict"); got != "NoConflicts" {
 		t.Error(got)
@@ -114,7 +114,7 @@ func TestExportedExcluded(t *testing.T) {
 func TestExcludedOnOneSide(t *testing.T) {
 	older, newer := export("web", "import", "http=80"), export("web", "import", "http=80")
 	older.Exported.Labels = map[string]string{"team": "a", "tmp-1": "x", "size": "10"}
-	newer.Exported.Labels = map[string]string{"team": "a", "tmp-1": "x", "size": "1 0"} // no value of a label
+	newer.Exported.Labels = map[string]string{"team": "a", "tmp-1": "x", "size": "1 0"} // not a valid label value
 	newer.Exported.Created = start.Add(time.Second)
 	s := newSim(cluster("", older), cluster("east", newer))
 	exclude, err := ParseKeyPatterns("tmp-*")
@@ -205,7 +205,7 @@ func FuzzKeyPatterns(f *testing.F) {
 		for _, pattern := range slices.Concat(p.exclude, p.except) {
 			pattern = strings.ReplaceAll(pattern, "/", "|")
 			if want, err := path.Match(pattern, key); err == nil && want != matches(pattern, key) {
-				t.Fatalf("%q matches %q: %t", pattern, key, !want)
+				t.Fatalf("match of %q with %q is %t", pattern, key, !want)
 			}
 		}
 	})

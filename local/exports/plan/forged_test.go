@@ -14,7 +14,7 @@ import (
 
 // TestForgedClusters checks forged Services that name thousands of unlinked clusters. They must
 // neither delete objects of other namespaces nor prevent new exports from being written. The plan
-// follows 250 of the forged Services, deletes none too early, and gives all of them one turn.
+// tracks 250 of the forged Services, deletes none too early, and gives all of them one turn.
 func TestForgedClusters(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror", "http=80")))
 	s.settle(t)
@@ -27,27 +27,27 @@ func TestForgedClusters(t *testing.T) {
 	s.want(t, "web-east", "http=80 of east")
 	s.want(t, "new-east", "http=80 of east")
 	if n := s.evil(); n != MaxObjects+1 {
-		t.Errorf("%d forged Services are left before their time", n)
+		t.Errorf("only %d forged Services exist before UnlinkedAfter", n)
 	}
 	if n := len(s.memory.unlinked); n != maxNamed {
-		t.Errorf("%d parts are followed", n)
+		t.Errorf("%d parts are tracked", n)
 	}
 	s.Now = s.Now.Add(s.UnlinkedAfter)
 	s.last, s.memory = Make(s.World, s.memory)
 	for _, u := range s.last.Delete {
 		if u.Turn != SharedTurn || u.Namespace != "evil" {
-			t.Fatalf("%v is deleted in the turn %q", u.ID, u.Turn)
+			t.Fatalf("%v is deleted in turn %q", u.ID, u.Turn)
 		}
 	}
 	s.settle(t)
 	if n := s.evil(); n != 0 {
-		t.Errorf("%d forged Services are left after their time", n)
+		t.Errorf("%d forged Services still exist after UnlinkedAfter", n)
 	}
 	s.want(t, "web-east", "http=80 of east")
 }
 
 // TestForgedHoldsNothing checks that forged Services that name a linked cluster do not count as
-// lost exports of that cluster. They delay only their own deletion, under a new leader as well.
+// lost exports of that cluster. They delay only their own deletion, also under a new leader.
 func TestForgedHoldsNothing(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		exports := []Export{export("web", "mirror federated", "http=80"), export("api", "mirror", "http=80")}
@@ -66,18 +66,18 @@ func TestForgedHoldsNothing(t *testing.T) {
 		s.want(t, "web-federated", "none")
 		s.want(t, "api-east", "http=80 of east")
 		if n := s.evil(); n != 60 {
-			t.Errorf("first plan %v: %d forged Services are left before their time", first, n)
+			t.Errorf("first plan %v: only %d forged Services exist before their deletion is due", first, n)
 		}
 		s.Now = s.Now.Add(s.UnlinkedAfter)
 		s.settle(t)
 		if n := s.evil(); n != 0 {
-			t.Errorf("first plan %v: %d forged Services are left", first, n)
+			t.Errorf("first plan %v: %d forged Services still exist", first, n)
 		}
 	}
 }
 
-// TestLossBeforeLeader checks that a new leader holds exports that were lost before its first plan,
-// if they are a mass loss in one namespace.
+// TestLossBeforeLeader checks a mass loss of exports in one namespace before a new leader's first
+// plan. The leader does not delete the objects of these exports at once.
 func TestLossBeforeLeader(t *testing.T) {
 	s := newSim(cluster("east"))
 	for i := range 12 {
@@ -92,12 +92,12 @@ func TestLossBeforeLeader(t *testing.T) {
 		count[id.Namespace]++
 	}
 	if want := map[string]int{"ns-01": 12}; !maps.Equal(count, want) {
-		t.Errorf("left: %v, not %v", count, want)
+		t.Errorf("remaining objects: %v, want %v", count, want)
 	}
 }
 
-// TestUnlinkedKeepsPlace checks that an unlinked cluster keeps its places in the limits for
-// UnlinkedAfter.
+// TestUnlinkedKeepsPlace checks that objects of an unlinked cluster count toward the limits until
+// UnlinkedAfter has passed.
 func TestUnlinkedKeepsPlace(t *testing.T) {
 	s := newSim(cluster(""), cluster("east"))
 	for n := range 4 {
@@ -109,23 +109,23 @@ func TestUnlinkedKeepsPlace(t *testing.T) {
 	s.Clusters = s.Clusters[:1]
 	s.settle(t)
 	if n := len(s.Services); n != DefaultPerLink {
-		t.Errorf("%d are left", n)
+		t.Errorf("%d Services remain", n)
 	}
 	for what, placed := range s.memory.seen {
 		if !placed {
-			t.Errorf("%v has lost its place", what)
+			t.Errorf("%v no longer counts toward the limits", what)
 		}
 	}
 	s.Now = s.Now.Add(s.UnlinkedAfter)
 	s.settle(t)
 	if n := len(s.Services); n != 0 || len(s.memory.unlinked)+len(s.memory.crowded)+len(s.memory.seen) != 0 {
-		t.Errorf("%d are left, and %+v is remembered", n, s.memory)
+		t.Errorf("%d Services remain, and the memory is %+v", n, s.memory)
 	}
 }
 
 // TestForgedMembersNotRead checks an object that names more members than the plan reads. The plan
-// neither changes nor deletes it too early, even if the members that it reads belong to few
-// clusters.
+// neither changes the object nor deletes it too early, even if the members that it reads belong to
+// few clusters.
 func TestForgedMembersNotRead(t *testing.T) {
 	long := strings.Repeat("c", 200)
 	for _, list := range []string{
@@ -142,13 +142,14 @@ func TestForgedMembersNotRead(t *testing.T) {
 		s.Now = s.Now.Add(s.UnlinkedAfter)
 		s.settle(t)
 		if s.evil() != 0 {
-			t.Error("it is left after its time")
+			t.Error("the Service still exists after UnlinkedAfter")
 		}
 	}
 }
 
-// TestUnlinkedOneByOne checks that a member of an unlinked cluster stays for its own time. Another
-// member, whose time has passed but whose removal fails, must not shorten that time.
+// TestUnlinkedOneByOne checks that the time of each unlinked cluster's member is counted
+// separately. A member whose time has passed, but whose removal fails, must not shorten the time of
+// another member.
 func TestUnlinkedOneByOne(t *testing.T) {
 	web := export("web", "federated", "http=80")
 	s := newSim(cluster(""), cluster("east", web), cluster("west", web))
@@ -156,7 +157,7 @@ func TestUnlinkedOneByOne(t *testing.T) {
 	s.Clusters = s.Clusters[:2]
 	s.settle(t)
 	s.Now = s.Now.Add(s.UnlinkedAfter)
-	for range 2 { // nothing is written
+	for range 2 { // make plans without writing
 		s.last, s.memory = Make(s.World, s.memory)
 	}
 	s.Clusters = s.Clusters[:1]
@@ -168,7 +169,7 @@ func TestUnlinkedOneByOne(t *testing.T) {
 }
 
 // TestLimitOfLocal checks that 250 exports of the local cluster are written in one namespace.
-// Existing objects stay while they are exported.
+// Existing objects beyond the limit stay while they are exported.
 func TestLimitOfLocal(t *testing.T) {
 	s := newSim(cluster(""))
 	for i := range 300 {
@@ -188,7 +189,7 @@ func TestLimitOfLocal(t *testing.T) {
 	for range 2 {
 		s.settle(t)
 		if n, all := s.evil(), len(s.Services); n != 300 || all != 350 {
-			t.Errorf("%d are written there, %d in all", n, all)
+			t.Errorf("the namespace has %d objects, and %d exist in total", n, all)
 		}
 		s.memory = Memory{}
 	}
@@ -196,10 +197,10 @@ func TestLimitOfLocal(t *testing.T) {
 		return strings.HasPrefix(e.Name, "z") && e.Name >= "z150"
 	})
 	s.settle(t)
-	s.Now = s.Now.Add(s.UnlinkedAfter) // it was a mass loss
+	s.Now = s.Now.Add(s.UnlinkedAfter) // the missing exports were a mass loss
 	s.settle(t)
 	if n := s.evil(); n != 200 {
-		t.Errorf("%d are written once 150 are exported no longer", n)
+		t.Errorf("%d objects exist after 150 exports were removed", n)
 	}
 }
 
@@ -215,13 +216,13 @@ func TestLeaderOverLimits(t *testing.T) {
 	s.settle(t)
 	s.memory = Memory{}
 	if w := s.settle(t); len(w) > 0 || len(s.Services) != DefaultPerLink {
-		t.Errorf("of %d: written %.3q", len(s.Services), w)
+		t.Errorf("%d Services, writes %.3q", len(s.Services), w)
 	}
 }
 
 // TestMarkHasNoInfluence checks that an object with the mark influences only itself. Two worlds
 // differ only in the forged objects of one namespace. Their plans must agree about everything else,
-// over time and across changes of the leader.
+// over time and across changes of leader.
 func TestMarkHasNoInfluence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plain := newSim(
@@ -230,7 +231,7 @@ func TestMarkHasNoInfluence(t *testing.T) {
 			plain.of("east").Exports = append(plain.of("east").Exports, plain.in(i%2, fmt.Sprint("many", i), "mirror"))
 		}
 		plain.Namespaces["evil"] = true
-		plain.MaxPerLink = rapid.SampledFrom([]int{0, 20}).Draw(t, "limit") // the exports of a link may be beyond it
+		plain.MaxPerLink = rapid.SampledFrom([]int{0, 20}).Draw(t, "limit") // exports may exceed it
 		plain.settleIn(t)
 		forged := *plain
 		forged.uids = 1_000_000
@@ -247,9 +248,9 @@ func TestMarkHasNoInfluence(t *testing.T) {
 				plain.pass()
 				forged.pass()
 				if got, want := about(&forged), about(plain); got != want {
-					t.Fatalf("with forged objects the plan is\n%s\nnot\n%s", got, want)
+					t.Fatalf("with forged objects, the plan is\n%s\nwant\n%s", got, want)
 				}
-				// The two worlds must not differ by counters of the test, such as UIDs.
+				// Counters of the test, such as UIDs, must not differ between the worlds.
 				forged.Services = withForged(plain.Services, forged.Services)
 				forged.Imports = withForged(plain.Imports, forged.Imports)
 			}
@@ -299,7 +300,7 @@ func drawForged(t *rapid.T, s *sim, n int) {
 	}
 }
 
-// about describes a plan without the namespace evil.
+// about formats a plan without the namespace evil.
 func about(s *sim) string {
 	var all []string
 	for i := range s.last.Services {
@@ -339,19 +340,19 @@ func TestHugeObjects(t *testing.T) {
 		huge.Ports = append(huge.Ports, Port{Name: fmt.Sprint("p", i), Protocol: "TCP", Number: uint16(i + 1)})
 	}
 	if _, clusters, _ := identify(huge); len(clusters) != maxMembers {
-		t.Errorf("%d members are read", len(clusters))
+		t.Errorf("identify read %d members", len(clusters))
 	}
 	if labels, _ := recorded(huge.Annotations[copiedKey]); len(labels) != 1 {
-		t.Errorf("recorded: %v", labels)
+		t.Errorf("recorded labels: %v", labels)
 	}
 	s.settle(t)
 	if s.Services[huge.ID] != huge {
-		t.Error("it was changed")
+		t.Error("the Service was changed")
 	}
 	if n := len(s.memory.unlinked) + len(s.memory.crowded); n != 1 {
-		t.Errorf("%d times are remembered", n)
+		t.Errorf("the memory holds %d times", n)
 	}
-	// An exported object, which the plan follows, has no more than the plan reads.
+	// The plan reads only a part of an exported object that it manages.
 	s.of("").Exports = []Export{export("x", "federated", "http=80")}
 	s.of("").Exports[0].Namespace, s.of("").Exports[0].Service.Namespace = "evil", "evil"
 	small := *huge
@@ -361,7 +362,7 @@ func TestHugeObjects(t *testing.T) {
 	s.settle(t)
 	o := s.Services[huge.ID]
 	if len(o.Ports) > maxPorts || !reflect.DeepEqual(o.Annotations[remoteDiscovery], "x@1,x@2") {
-		t.Errorf("%d ports, members %q", len(o.Ports), o.Annotations[remoteDiscovery])
+		t.Errorf("got %d ports, members %q", len(o.Ports), o.Annotations[remoteDiscovery])
 	}
 	s.Now = s.Now.Add(time.Hour)
 	s.settle(t)
@@ -369,7 +370,7 @@ func TestHugeObjects(t *testing.T) {
 }
 
 // FuzzIdentify checks that a plan reads a bounded part of the labels and annotations of a marked
-// Service. It also checks that plans come to rest.
+// Service. It also checks that repeated plans stop writing.
 func FuzzIdentify(f *testing.F) {
 	f.Add("x-east", "east", "x", "", "", "")
 	f.Add("x-federated", "", "", "x", "x@east,x@ghost", "label:a=b,annotation:c=d")
@@ -382,17 +383,17 @@ func FuzzIdentify(f *testing.F) {
 		o.Labels[remoteService] = service
 		o.Annotations[localDiscovery], o.Annotations[remoteDiscovery], o.Annotations[copiedKey] = local, remote, copied
 		if _, clusters, _ := identify(o); len(clusters) > maxMembers {
-			t.Errorf("%d members are read", len(clusters))
+			t.Errorf("identify read %d members", len(clusters))
 		}
 		labels, annotations := recorded(copied)
 		if n := len(labels) + len(annotations); n > maxRecordBytes/len("label:=") {
-			t.Errorf("%d keys are read", n)
+			t.Errorf("identify read %d keys", n)
 		}
 		s.settle(t)
 		s.Now = s.Now.Add(time.Hour)
 		s.settle(t)
 		if len(s.memory.unlinked) > maxNamed {
-			t.Errorf("%d parts are remembered", len(s.memory.unlinked))
+			t.Errorf("the memory holds %d parts", len(s.memory.unlinked))
 		}
 	})
 }

@@ -92,7 +92,7 @@ func TestExportedRefused(t *testing.T) {
 	}
 }
 
-// TestTextsOfOthers checks that conditions of the local cluster's ServiceExports quote texts of
+// TestTextsOfOthers checks that conditions of the local cluster's ServiceExports quote texts from
 // other clusters.
 func TestTextsOfOthers(t *testing.T) {
 	west := export("web", "import", "http=80,admin=90")
@@ -136,8 +136,8 @@ func TestImportKeepsItsType(t *testing.T) {
 	}
 }
 
-// TestImportKeepsItsPorts checks that a settled port stays while an export has it, even if an older
-// export appears.
+// TestImportKeepsItsPorts checks that a settled port stays while an export has the port, even if an
+// older export appears.
 func TestImportKeepsItsPorts(t *testing.T) {
 	claims := export("web", "import", "http=666")
 	claims.Exported.Created = start.Add(-time.Hour)
@@ -160,8 +160,8 @@ func marked(name string) *ServiceImport {
 }
 
 // TestServiceExportsGone checks a cluster that stops serving ServiceExports, or whose
-// ServiceExports can't be read. Its members of ServiceImports then stay, for UnlinkedAfter at
-// least. Its mirrors are removed at once.
+// ServiceExports cannot be read. Its members of ServiceImports stay until UnlinkedAfter has passed.
+// Its mirrors are removed at once.
 func TestServiceExportsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		seen, emptied, soon      bool
@@ -186,7 +186,7 @@ func TestServiceExportsGone(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 		if there := s.Imports[empty] != nil; there == tc.seen {
-			t.Errorf("%s: the ServiceImport without members is there: %v", name, there)
+			t.Errorf("%s: the ServiceImport without members exists: %v", name, there)
 		}
 		s.Now = s.Now.Add(kindTime - 1)
 		west.Emptied = tc.soon
@@ -202,7 +202,7 @@ func TestServiceExportsGone(t *testing.T) {
 }
 
 // TestClusterNameOfLink checks that a link with the local cluster's name does not join
-// ServiceImports. Their status could not distinguish the two.
+// ServiceImports. The status of a ServiceImport could not distinguish the two clusters.
 func TestClusterNameOfLink(t *testing.T) {
 	for _, ips := range []string{"None", "10.0.0.1"} {
 		e := export("web", "mirror import", "http=80")
@@ -222,7 +222,7 @@ func TestClusterNameOfLink(t *testing.T) {
 		}
 		s.of("").Exports = nil
 		if s.settleSoon(t); len(s.Imports) > 0 {
-			t.Errorf("left: %v", s.Imports)
+			t.Errorf("remaining ServiceImports: %v", s.Imports)
 		}
 	}
 }
@@ -235,16 +235,16 @@ func TestClusterNameChanged(t *testing.T) {
 	s.ClusterName = "east"
 	if w := s.settle(t); !slices.Equal(w, []string{"import shop/web"}) ||
 		!slices.Equal(s.imported(t, "web").Clusters, []string{"east", "west"}) {
-		t.Errorf("written %q, %s, import %+v", w, s.states(), s.imported(t, "web"))
+		t.Errorf("writes %q, %s, import %+v", w, s.states(), s.imported(t, "web"))
 	}
 	s.Clusters = s.Clusters[:1]
 	if w := s.settle(t); len(w) > 0 || s.states() != "local/web import: written; west/web import: held" {
-		t.Errorf("of one that was: written %q, %s", w, s.states())
+		t.Errorf("after west was unlinked: writes %q, %s", w, s.states())
 	}
 }
 
-// TestLabelOfDerived checks that the label of derived Services alone does not make another written
-// Service a derived one.
+// TestLabelOfDerived checks that the label of derived Services alone does not turn another written
+// Service into a derived Service.
 func TestLabelOfDerived(t *testing.T) {
 	s := newSim(cluster("west", export("web", "mirror", "http=80")))
 	s.settle(t)
@@ -261,8 +261,8 @@ func TestLabelOfDerived(t *testing.T) {
 	s.want(t, "web-west", "none")
 }
 
-// TestDerivedGoneWhileUnknown checks that the derived Service is created again from the
-// ServiceImport while the exports are not known.
+// TestDerivedGoneWhileUnknown checks that a deleted derived Service is created again from the
+// ServiceImport while the exports are unknown.
 func TestDerivedGoneWhileUnknown(t *testing.T) {
 	s := newSim(cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
@@ -281,7 +281,7 @@ func TestDerivedGoneWhileUnknown(t *testing.T) {
 	}
 }
 
-// TestRemovedSlowly checks that a slow removal neither starts anew nor writes removed members back.
+// TestRemovedSlowly checks that a slow removal neither restarts nor adds removed members again.
 func TestRemovedSlowly(t *testing.T) {
 	for refused, tc := range map[string]struct {
 		own  []Export
@@ -300,12 +300,12 @@ func TestRemovedSlowly(t *testing.T) {
 			for range 100 {
 				s.Now = s.Now.Add(time.Second)
 				if w := s.settle(t); len(w) > 0 {
-					t.Fatalf("written %q", w)
+					t.Fatalf("writes %q", w)
 				}
 			}
 			s.refuse = nil
 			if s.settle(t); len(s.writes) != 1 || s.writes[0] != refused {
-				t.Errorf("written %q once it is not refused any more", s.writes)
+				t.Errorf("writes %q once writes succeed", s.writes)
 			}
 		})
 	}
@@ -332,8 +332,8 @@ func TestRemovedSlowly(t *testing.T) {
 	})
 }
 
-// TestLeaderChanges checks that a new leader continues the removals of the previous one and creates
-// nothing again. A ServiceImport without its Service keeps its IPs and is not ready.
+// TestLeaderChanges checks that a new leader continues the removals of the previous leader and
+// creates nothing again. A ServiceImport without its Service keeps its IPs and is not ready.
 func TestLeaderChanges(t *testing.T) {
 	for name, begin := range map[string]func(s *sim){
 		"the import has gone":  func(s *sim) { clear(s.Imports) },
@@ -346,14 +346,14 @@ func TestLeaderChanges(t *testing.T) {
 		w := s.settle(t)
 		if i := s.Imports[ID{"shop", "web"}]; i != nil {
 			if !slices.Equal(w, []string{"import shop/web"}) || i.Conditions[0].Status != "False" || len(i.IPs) == 0 {
-				t.Errorf("%s: written %q: %+v", name, w, i)
+				t.Errorf("%s: writes %q: %+v", name, w, i)
 			}
 		} else if len(w) > 0 {
-			t.Errorf("%s: written %q", name, w)
+			t.Errorf("%s: writes %q", name, w)
 		}
 		s.Now = s.Now.Add(kindTime)
 		if s.settle(t); len(s.Services)+len(s.Imports) > 0 {
-			t.Errorf("%s: left %v, %v", name, s.Services, s.Imports)
+			t.Errorf("%s: remaining Services %v, ServiceImports %v", name, s.Services, s.Imports)
 		}
 	}
 }
@@ -371,24 +371,24 @@ func TestIPsStay(t *testing.T) {
 		s.settle(t)
 		if got := s.Services[derived].ClusterIPs; !slices.Equal(got, ips) ||
 			!slices.Equal(s.imported(t, "web").IPs, ips) {
-			t.Errorf("the Service has %q, the ServiceImport %q, before %q", got, s.imported(t, "web").IPs, ips)
+			t.Errorf("the Service has %q, the ServiceImport %q, want %q", got, s.imported(t, "web").IPs, ips)
 		}
 	}
 
 	s.Services[derived] = &Service{ID: derived, UID: "user", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.99"}}
 	s.settle(t)
 	if i := s.imported(t, "web"); len(i.IPs) > 0 || i.Conditions[0].Status != "False" {
-		t.Errorf("though the Service is somebody else's: %+v", i)
+		t.Errorf("another user owns the Service, but the ServiceImport is %+v", i)
 	}
 	delete(s.Services, derived)
 	s.settle(t)
 	if got := s.Services[derived].ClusterIPs; !slices.Equal(got, s.imported(t, "web").IPs) {
-		t.Errorf("the Service has %q, the ServiceImport %+v", got, s.imported(t, "web"))
+		t.Errorf("the Service has %q, the ServiceImport is %+v", got, s.imported(t, "web"))
 	}
 }
 
-// TestIPsTakenOff checks that a derived Service that has lost its IPs is created again with these
-// IPs.
+// TestIPsTakenOff checks that a derived Service that has lost its IPs is created again with the
+// same IPs.
 func TestIPsTakenOff(t *testing.T) {
 	derived := ID{"shop", "web-clusterset"}
 	for name, change := range map[string]func(o *Service){
@@ -404,7 +404,7 @@ func TestIPsTakenOff(t *testing.T) {
 		i := s.imported(t, "web")
 		if got := s.Services[derived]; got.Type != "ClusterIP" || !slices.Equal(got.ClusterIPs, ips) ||
 			!slices.Equal(i.IPs, ips) {
-			t.Errorf("%s: the Service has %q, the ServiceImport %q, before %q", name, got.ClusterIPs, i.IPs, ips)
+			t.Errorf("%s: the Service has %q, the ServiceImport %q, want %q", name, got.ClusterIPs, i.IPs, ips)
 		}
 		if i.Conditions[0].Status != "True" {
 			t.Errorf("%s: %+v", name, i.Conditions)
@@ -432,9 +432,9 @@ func TestUnusableIPs(t *testing.T) {
 	}
 }
 
-// TestReadyUntilTried checks that Ready stays as it is until a new leader has tried a write, unless
-// the type of the ServiceImport changes. A headless ServiceImport is ready even if another object
-// has the name of its Service.
+// TestReadyUntilTried checks that the condition Ready does not change until a new leader has tried
+// a write. It changes at once if the type of the ServiceImport changes. A headless ServiceImport is
+// ready even if another object has the name of its Service.
 func TestReadyUntilTried(t *testing.T) {
 	derived := ID{"shop", "web-clusterset"}
 	untried := func(string, ID) Attempt { return Attempt{} }
@@ -481,8 +481,8 @@ func TestReadyUntilTried(t *testing.T) {
 	}
 }
 
-// TestImportsGone checks that Services of ServiceImports are deleted after a while if the cluster
-// no longer serves ServiceImports. They stay while that is not known.
+// TestImportsGone checks that derived Services are deleted after a while if the cluster no longer
+// serves ServiceImports. They stay while that is unknown.
 func TestImportsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		imports map[ID]*ServiceImport
@@ -507,7 +507,7 @@ func TestImportsGone(t *testing.T) {
 		s.settle(t)
 		s.want(t, "web-clusterset", tc.later)
 		if s.writesImports() {
-			t.Errorf("%s: written %q", name, s.writes)
+			t.Errorf("%s: writes %q", name, s.writes)
 		}
 		s.Imports, s.MCSVersion = make(map[ID]*ServiceImport), "v1beta1"
 		s.settle(t)
@@ -515,7 +515,7 @@ func TestImportsGone(t *testing.T) {
 	}
 }
 
-// TestConflictStays checks that a conflict stays while an export is not known, such as after a
+// TestConflictStays checks that a conflict stays while an export is unknown, for example after a
 // start.
 func TestConflictStays(t *testing.T) {
 	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=8080")))
@@ -542,8 +542,8 @@ func TestConflictStays(t *testing.T) {
 	conflict("equal, and west is not known", "NoConflicts")
 }
 
-// TestConditionsOfOneOnly checks two installations in one cluster. Only the one that manages the
-// ServiceImport writes conditions, and none does if another implementation manages it.
+// TestConditionsOfOneOnly checks two installations in one cluster. Only the installation that
+// manages the ServiceImport writes conditions. None does if another implementation manages it.
 func TestConditionsOfOneOnly(t *testing.T) {
 	first, second := newSim(cluster(
 		"", export("web", "import", "http=80"),
@@ -563,7 +563,7 @@ func TestConditionsOfOneOnly(t *testing.T) {
 	delete(second.Services, ID{"shop", "web-clusterset"})
 	second.settle(t)
 	if len(second.last.Exports) != 1 {
-		t.Errorf("once the first has gone: %v", second.last.Exports)
+		t.Errorf("without the first installation's objects: %v", second.last.Exports)
 	}
 	id := ID{"shop", "web"}
 	first.Imports[id] = &ServiceImport{ID: id}
@@ -573,7 +573,7 @@ func TestConditionsOfOneOnly(t *testing.T) {
 }
 
 // TestOwnPreference checks that the local cluster's Service sets the preference of a derived
-// Service while it is exported, even while the exports of another cluster are not known.
+// Service while it is exported. This also holds while the exports of another cluster are unknown.
 func TestOwnPreference(t *testing.T) {
 	const prefer, retries = "isthmus.io/prefer", "retry.linkerd.io/limit"
 	older, newer := export("web", "import", "http=80"), export("web", "import", "http=80")
@@ -605,11 +605,11 @@ func TestOwnPreference(t *testing.T) {
 	change(map[string]string{prefer: "zone,any", "isthmus.io/min-ready": "2", retries: "3"})
 	want("changed while west is not known", "zone,any", "1")
 	if writes := s.settle(t); len(writes) > 0 {
-		t.Errorf("written again: %q", writes)
+		t.Errorf("repeated writes: %q", writes)
 	}
 	west.Exports, west.Synced, west.ServiceExportsSynced = exports, true, true
 	if writes := s.settle(t); len(writes) > 0 {
-		t.Errorf("written when west is known again: %q", writes)
+		t.Errorf("writes after west became known again: %q", writes)
 	}
 	change(nil)
 	want("without a preference", "", "1")
@@ -644,15 +644,15 @@ func TestListable(t *testing.T) {
 	}
 }
 
-// TestUnlistedWithoutService checks that a ServiceImport names a link that its status can't name,
-// even if another object has the name of its Service.
+// TestUnlistedWithoutService checks that a ServiceImport reports a link that its status cannot
+// name. It does so even if another object has the name of its Service.
 func TestUnlistedWithoutService(t *testing.T) {
 	west, other := export("web", "import", "http=80"), export("web", "import", "http=80,admin=81")
 	s := newSim(cluster("west", west), cluster("eu.west", other))
 	s.Clusters = append(s.Clusters, Cluster{Synced: true, ServiceExportsSynced: true})
 	s.settle(t)
 	derived := *s.Services[ID{"shop", "web-clusterset"}]
-	derived.Labels, derived.Annotations = nil, nil // somebody else's now
+	derived.Labels, derived.Annotations = nil, nil // now owned by another user
 	s.Services[derived.ID] = &derived
 	s.settle(t)
 
@@ -664,8 +664,8 @@ func TestUnlistedWithoutService(t *testing.T) {
 	}
 }
 
-// TestUnlistedClusters checks links whose names status.clusters can't contain. The status leaves
-// them out, and their members stay.
+// TestUnlistedClusters checks links with names that status.clusters cannot contain. The status
+// omits them, and their members stay.
 func TestUnlistedClusters(t *testing.T) {
 	for _, ip := range []string{"10.0.0.1", "None"} {
 		one, other := export("web", "import", "http=80"), export("web", "import", "http=80")
@@ -686,11 +686,12 @@ func TestUnlistedClusters(t *testing.T) {
 			}
 		}
 
-		// Another leader finds the members of these links, and holds them once they are unlinked.
+		// Another leader finds the members of these links, and keeps them once the links are
+		// deleted.
 		s.memory = Memory{}
 		s.Clusters = s.Clusters[3:]
 		if writes := s.settle(t); len(writes) > 0 {
-			t.Errorf("written when all are unlinked: %q", writes)
+			t.Errorf("writes after all links were deleted: %q", writes)
 		}
 		if got := s.states(); !strings.Contains(got, "eu.west/web import: held") ||
 			!strings.Contains(got, "EU/web import: held") {
@@ -699,7 +700,7 @@ func TestUnlistedClusters(t *testing.T) {
 		s.Now = s.Now.Add(s.UnlinkedAfter)
 		s.settle(t)
 		if len(s.Imports)+len(s.Services) > 0 {
-			t.Errorf("left: %v and %v", s.Imports, s.Services)
+			t.Errorf("remaining ServiceImports %v and Services %v", s.Imports, s.Services)
 		}
 	}
 }

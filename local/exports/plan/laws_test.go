@@ -75,9 +75,9 @@ func drawExports(t *rapid.T) (all []Export) {
 	return all
 }
 
-// TestLaws plays random worlds in which writes fail. Plans must come to rest, never touch objects
-// without the mark, not depend on the order of their input, and keep what users have set. They must
-// end in the state that a world without the changes would have.
+// TestLaws plays random worlds in which writes fail. Repeated plans must stop writing, never touch
+// objects without the mark, not depend on the order of their input, and keep what users have set.
+// They must end in the state that a world without failures would have.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim(
@@ -96,23 +96,23 @@ func TestLaws(t *testing.T) {
 			s.settleIn(t)
 			for _, write := range s.writes {
 				if object := writtenObject(write); fails == "nothing" && !planned[object] {
-					t.Fatalf("%s was written and not planned: %q", object, s.writes)
+					t.Fatalf("%s was written but not planned: %q", object, s.writes)
 				}
 			}
 			for id, o := range before {
 				switch now := s.Services[id]; {
 				case theirs[id] && now != o:
-					t.Fatalf("%v had no mark, and was changed", id)
+					t.Fatalf("%v had no mark but was changed", id)
 				case s.Marked(o) && now != nil && now.UID == o.UID &&
 					now.Labels[remoteDiscovery] != o.Labels[remoteDiscovery]:
-					t.Fatalf("%v was of %s, and is of %s", id, o.Labels[remoteDiscovery], now.Labels[remoteDiscovery])
+					t.Fatalf("%v was of cluster %s: %v", id, o.Labels[remoteDiscovery], now.Labels)
 				case o.Labels["mine"] != "" && now != nil && now.UID == o.UID && now.Labels["mine"] != "yes":
-					t.Fatalf("%v has lost a user's label", id)
+					t.Fatalf("%v lost a user's label", id)
 				}
 			}
 			s.checkValid(t)
 			if s.MCSVersion == "" && s.writesImports() {
-				t.Fatalf("there are no ServiceImports, and written is %q", s.writes)
+				t.Fatalf("ServiceImports do not exist, but writes are %q", s.writes)
 			}
 		}
 		s.MCSVersion, s.refuse = "v1beta1", nil
@@ -126,8 +126,8 @@ func TestLaws(t *testing.T) {
 	})
 }
 
-// TestUnknownClusters checks that no write happens when a cluster's exports become unknown, nor
-// when they return unchanged.
+// TestUnknownClusters checks that nothing is written when a cluster's exports become unknown, nor
+// when they are known again without a change.
 func TestUnknownClusters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim()
@@ -161,12 +161,12 @@ func TestUnknownClusters(t *testing.T) {
 		}
 		s.settleIn(t)
 		if len(s.writes) > 0 {
-			t.Fatalf("written while clusters are not known: %q (%s)", s.writes, s.states())
+			t.Fatalf("writes while clusters are unknown: %q (%s)", s.writes, s.states())
 		}
 		s.Clusters = before
 		s.settleIn(t)
 		if len(s.writes) > 0 {
-			t.Fatalf("written once they are known again: %q (%s)", s.writes, s.states())
+			t.Fatalf("writes after clusters became known again: %q (%s)", s.writes, s.states())
 		}
 	})
 }
@@ -182,7 +182,7 @@ func inAnyOrder(t *rapid.T, w World, memory Memory) {
 	}
 	q, afterToo := Make(w, memory)
 	if !reflect.DeepEqual(p, q) || !reflect.DeepEqual(after, afterToo) {
-		t.Fatalf("in another order the plan is\n%+v, not\n%+v", q, p)
+		t.Fatalf("in another order, the plan is\n%+v\nwant\n%+v", q, p)
 	}
 }
 

@@ -19,17 +19,17 @@ func TestLimitOfLink(t *testing.T) {
 		count[id.Namespace]++
 	}
 	if len(s.Services) != DefaultPerLink+1 || count["ns-00"] != DefaultPerNamespace+1 {
-		t.Errorf("%d are written, %v", len(s.Services), count)
+		t.Errorf("%d Services, by namespace %v", len(s.Services), count)
 	}
 	// Written objects stay when exports with earlier names appear.
 	s.of("east").Exports = append(s.of("east").Exports, s.in(0, "aaa", "mirror"))
 	if w := s.settle(t); len(w) > 0 {
-		t.Errorf("written: %.3q", w)
+		t.Errorf("writes: %.3q", w)
 	}
 	if i := slices.IndexFunc(s.last.Verdicts, func(v Verdict) bool {
 		return v.Export.Name == "aaa" && v.State == OverNumber
 	}); i < 0 {
-		t.Error("the new one is not reported")
+		t.Error("the new export is not reported as over the limit")
 	}
 }
 
@@ -44,7 +44,7 @@ func TestLimitOfAll(t *testing.T) {
 	}
 	s.settle(t)
 	if len(s.Services) != MaxObjects {
-		t.Errorf("%d are written", len(s.Services))
+		t.Errorf("%d Services exist", len(s.Services))
 	}
 }
 
@@ -63,7 +63,7 @@ func TestLimitOfMembers(t *testing.T) {
 		}
 	}
 	if len(members) != 256 || over != 44 {
-		t.Errorf("%d members, %d over the number", len(members), over)
+		t.Errorf("%d members, %d exports over the limit", len(members), over)
 	}
 }
 
@@ -120,23 +120,23 @@ func TestLimitsOfSettings(t *testing.T) {
 		count[id.Namespace]++
 	}
 	if len(s.Services) != 10+1 || count["ns-00"] != 4+1 || count["ns-01"] != 4 || count["ns-02"] != 2 {
-		t.Errorf("%d are written, %v", len(s.Services), count)
+		t.Errorf("%d Services, by namespace %v", len(s.Services), count)
 	}
 	want := []Fullness{
 		{Per: "link", Cluster: "east", Asked: 20, Most: 10},
 		{Per: "namespace", Cluster: "east", Namespace: "ns-00", Asked: 5, Most: 4},
 	}
 	if !slices.Equal(s.last.Fullest, want) || s.last.Fullest[0].Ratio() != 2 {
-		t.Errorf("%+v, not %+v", s.last.Fullest, want)
+		t.Errorf("Fullest is %+v, want %+v", s.last.Fullest, want)
 	}
 	// A higher limit takes effect at once, and a lower limit deletes nothing.
 	s.MaxPerLink, s.MaxPerNamespace = 20, 5
 	s.settle(t)
 	if len(s.Services) != 20+1 {
-		t.Errorf("%d are written with higher limits", len(s.Services))
+		t.Errorf("%d Services with higher limits", len(s.Services))
 	}
 	s.MaxPerLink, s.MaxPerNamespace = 1, 1
 	if w := s.settle(t); len(w) > 0 || len(s.Services) != 20+1 {
-		t.Errorf("%d are written with lower limits: %.3q", len(s.Services), w)
+		t.Errorf("%d Services with lower limits, writes %.3q", len(s.Services), w)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestReadLinkSettings checks the annotations that say which objects a link's exports join.
+// TestReadLinkSettings checks the annotations that select the kinds of objects for a link's
+// exports.
 func TestReadLinkSettings(t *testing.T) {
 	flag, err := ParsePatterns("shop")
 	if err != nil {
@@ -85,8 +86,8 @@ func TestReadExcludedLabels(t *testing.T) {
 	}
 }
 
-// FuzzReadLinkSettings checks that each invalid annotation causes one short warning and makes the
-// settings Unreadable.
+// FuzzReadLinkSettings checks that each invalid annotation causes one short warning. The settings
+// are then Unreadable.
 func FuzzReadLinkSettings(f *testing.F) {
 	f.Add("all", "shop,team-*,!team-x", "example.com/*,!tmp")
 	f.Add("nome", "!,", "!")

@@ -55,7 +55,7 @@ func TestMirrorNameOfUnlinked(t *testing.T) {
 		s.Now = until.Add(-1)
 		s.settle(t)
 		if s.service("web-eu-west") == "http=80 of west" {
-			t.Errorf("the name is west's too early (%s)", s.states())
+			t.Errorf("west has the name too early (%s)", s.states())
 		}
 		v := s.last.Verdicts[len(s.last.Verdicts)-1]
 		if v.State != NameRefused || !v.Until.Equal(until) || !strings.Contains(v.Detail, "link eu-west") {
@@ -78,7 +78,7 @@ func TestMirrorLosesName(t *testing.T) {
 		s.of("other").Name = "eu-west"
 		s.of("eu-west").Exports = []Export{export("web", "mirror", "http=81")}
 		if writes := s.settle(t); len(writes) > 0 {
-			t.Errorf("written at once: %q", writes)
+			t.Errorf("writes at once: %q", writes)
 		}
 		if got := s.states(); got != "eu-west/web mirror: taken; west/web-eu mirror: name refused" {
 			t.Error(got)
@@ -94,20 +94,21 @@ func TestMirrorLosesName(t *testing.T) {
 		}
 		s.Now = until.Add(-1)
 		if writes := s.settle(t); len(writes) > 0 {
-			t.Errorf("written too early: %q", writes)
+			t.Errorf("writes before UnlinkedAfter: %q", writes)
 		}
 		s.Now = until
 		if writes := s.settle(t); strings.Join(writes, ", ") != "delete shop/web-eu-west, put shop/web-eu-west" {
-			t.Errorf("written: %q", writes)
+			t.Errorf("writes: %q", writes)
 		}
 		s.want(t, "web-eu-west", "http=81 of eu-west")
 		if now := s.Services[before.ID]; now.UID == before.UID {
-			t.Error("it is the same Service")
+			t.Error("the Service was not created again")
 		}
 	}
 }
 
-// TestMirrorLosesNameInTime checks that nothing is written if the new link is deleted in time.
+// TestMirrorLosesNameInTime checks that nothing is written if the new link is deleted before
+// UnlinkedAfter has passed.
 func TestMirrorLosesNameInTime(t *testing.T) {
 	s := newSim(cluster("west", export("web-eu", "mirror", "http=80")), cluster("eu-west"))
 	all := s.Clusters
@@ -118,9 +119,9 @@ func TestMirrorLosesNameInTime(t *testing.T) {
 	s.of("west").Exports = []Export{export("web-eu", "mirror", "http=90")}
 	s.Now = s.Now.Add(s.UnlinkedAfter / 2)
 	if writes := s.settle(t); len(writes) > 0 {
-		t.Errorf("written while the mirror is held: %q", writes)
+		t.Errorf("writes while the mirror is held: %q", writes)
 	}
-	s.of("west").Exports = nil // the export goes, and with it the mirror
+	s.of("west").Exports = nil // without its export, the mirror is deleted
 	s.settle(t)
 	s.want(t, "web-eu-west", "none")
 }
@@ -148,7 +149,7 @@ func TestLinkerdMirrorLosesName(t *testing.T) {
 	}
 	for range 2 {
 		if writes := s.settle(t); len(writes) > 0 {
-			t.Errorf("written: %q", writes)
+			t.Errorf("writes: %q", writes)
 		}
 		if got := s.states(); got != "eu-west/web mirror: taken; west/web-eu mirror: name refused" {
 			t.Error(got)
@@ -157,7 +158,7 @@ func TestLinkerdMirrorLosesName(t *testing.T) {
 	}
 }
 
-// TestMirrorNameNeedsPrefix checks that a name needs a character before the hyphen.
+// TestMirrorNameNeedsPrefix checks that a mirror name has at least one character before the hyphen.
 func TestMirrorNameNeedsPrefix(t *testing.T) {
 	m := &maker{after: newMemory()}
 	for _, name := range []string{"west", "eu-west", "a-eu-west"} {

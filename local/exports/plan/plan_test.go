@@ -75,14 +75,14 @@ func TestNotOurs(t *testing.T) {
 			theirs.ID, theirs.Type, theirs.UID = ID{"shop", "web-east"}, "ClusterIP", "theirs"
 			s.Services[theirs.ID] = theirs
 			if writes := s.settle(t); len(writes) > 0 {
-				t.Errorf("written: %q", writes)
+				t.Errorf("writes: %q", writes)
 			}
 			if got := s.states(); got != "east/web mirror: taken" {
 				t.Error(got)
 			}
 			s.of("east").Exports = nil
 			if writes := s.settle(t); len(writes) > 0 {
-				t.Errorf("written after the export has gone: %q", writes)
+				t.Errorf("writes after the export was deleted: %q", writes)
 			}
 			delete(s.Services, theirs.ID)
 			s.of("east").Exports = []Export{export("web", "mirror", "http=80")}
@@ -140,7 +140,7 @@ func TestLinkerd(t *testing.T) {
 	east := s.of("east").Exports
 	s.of("east").Exports = nil
 	if writes := s.settle(t); len(writes) > 0 {
-		t.Errorf("a federated Service with a member of a link that Linkerd may still write for: %q", writes)
+		t.Errorf("writes of a federated Service although Linkerd may still write for a member's link: %q", writes)
 	}
 	s.of("east").Exports, s.of("east").Lease = east, Free
 	s.settle(t)
@@ -148,7 +148,7 @@ func TestLinkerd(t *testing.T) {
 	o := s.Services[mirror.ID]
 	if o.UID != "linkerds" || o.Labels[markLabel] != "linkerd" || o.Annotations[versionKey] != "0" ||
 		o.Labels["mine"] != "b" {
-		t.Errorf("adopted as %+v", o)
+		t.Errorf("the adopted Service is %+v", o)
 	}
 	// Values that equal a member's were copied. Excluded ones are removed, and the others follow
 	// the member. Values that differ belong to the user.
@@ -160,7 +160,7 @@ func TestLinkerd(t *testing.T) {
 		t.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
 	}
 	s.Now = s.Now.Add(s.UnlinkedAfter)
-	s.of("").Exports[0].Service.Labels["team"] = "other" // it was kept while gone could have decided
+	s.of("").Exports[0].Service.Labels["team"] = "other" // the existing value was kept until now
 	s.settle(t)
 	s.want(t, "web-federated", "http=80 of local,east")
 	if o := s.Services[federated.ID]; o.Labels["team"] != "other" {
@@ -168,10 +168,10 @@ func TestLinkerd(t *testing.T) {
 	}
 }
 
-// TestGoingAway checks that the objects of a cluster stay for a time if most of its exports
+// TestGoingAway checks that the objects of a cluster stay for a while if most of its exports
 // disappear at once.
 func TestGoingAway(t *testing.T) {
-	const later, known, unknown = 2 * massTime, -1, -2 // of exports: the cluster is known again, or is not
+	const later, known, unknown = 2 * massTime, -1, -2 // known and unknown replace a number of exports
 	for name, tc := range map[string]struct {
 		first int
 		steps []step
@@ -219,7 +219,7 @@ func TestGoingAway(t *testing.T) {
 				export(step.exports)
 			}
 			if s.settle(t); len(s.Services) != step.left {
-				t.Errorf("%s: after step %d %d are left, not %d", name, i, len(s.Services), step.left)
+				t.Errorf("%s: after step %d, %d Services exist, want %d", name, i, len(s.Services), step.left)
 			}
 			if name == "most at once" && i == 0 && s.last.Due != start.Add(s.UnlinkedAfter) {
 				t.Errorf("due at %v", s.last.Due)
@@ -229,8 +229,8 @@ func TestGoingAway(t *testing.T) {
 }
 
 type step = struct {
-	after         time.Duration // since the one before
-	exports, left int           // exported from then on, and written still
+	after         time.Duration // since the previous step
+	exports, left int           // exports from this step on, and Services after this step
 }
 
 func TestNames(t *testing.T) {
@@ -263,16 +263,16 @@ func TestDeleting(t *testing.T) {
 	s.Services[id] = &o
 	s.of("east").Exports = []Export{export("web", "mirror", "http=81")}
 	if w := s.settle(t); len(w) > 0 || s.states() != "east/web mirror: waiting" {
-		t.Errorf("written: %q, %s", w, s.states())
+		t.Errorf("writes: %q, %s", w, s.states())
 	}
 	s.of("east").Exports = nil
 	if w := s.settle(t); len(w) > 0 {
-		t.Errorf("written: %q", w)
+		t.Errorf("writes: %q", w)
 	}
 }
 
 // TestKeysTaken checks that labels and annotations that others have removed are restored. An
-// unwanted object that no longer names its exports is deleted.
+// unneeded object that no longer names its exports is deleted.
 func TestKeysTaken(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror federated import", "http=80")))
 	s.settle(t)
@@ -295,7 +295,7 @@ func TestKeysTaken(t *testing.T) {
 	s.of("east").Exports = nil
 	s.settleSoon(t)
 	if len(s.Services) > 0 {
-		t.Errorf("left: %v", s.Services)
+		t.Errorf("remaining Services: %v", s.Services)
 	}
 }
 
@@ -307,13 +307,14 @@ func TestUnusableLink(t *testing.T) {
 	s.settle(t)
 	*s.of("east") = Cluster{Name: "east", Age: s.of("east").Age, LinkSettings: LinkSettings{Joins: Unreadable}}
 	if writes := s.settle(t); len(writes) > 0 {
-		t.Errorf("written: %q", writes)
+		t.Errorf("writes: %q", writes)
 	}
 	s.want(t, "web-federated", "http=80 of east,west")
 }
 
-// TestAdoptsExportedOnly checks that a plan does not adopt Services of Linkerd's service mirror or
-// of users without exports. It does not adopt Services with a member that is not exported either.
+// TestAdoptsExportedOnly checks that a plan does not adopt Services without exports, whether
+// Linkerd's service mirror or a user wrote them. It does not adopt a Service with a member that is
+// not exported either.
 func TestAdoptsExportedOnly(t *testing.T) {
 	byHand := func() *Service {
 		return &Service{ID: ID{"shop", "web-federated"},
@@ -367,7 +368,8 @@ func TestAdoptsExportedOnly(t *testing.T) {
 	s.want(t, "web-federated", "http=80 of local,east,north")
 }
 
-// TestLeaseOfUnlinked checks that Linkerd's service mirror may serve a cluster that is not linked.
+// TestLeaseOfUnlinked checks that the plan leaves objects of an unlinked cluster to Linkerd's
+// service mirror, which may still serve that cluster.
 func TestLeaseOfUnlinked(t *testing.T) {
 	s := newSim(cluster("", export("web", "federated", "http=80")))
 	s.Services[ID{
@@ -390,8 +392,8 @@ func TestLeaseOfUnlinked(t *testing.T) {
 	s.want(t, "web-federated", "http=80 of local,east")
 }
 
-// TestDerivedNameTakenLater checks a ServiceImport whose derived Service's name another object
-// takes. The ServiceImport says so, has no IPs, and still follows its exports.
+// TestDerivedNameTakenLater checks a ServiceImport whose derived Service is replaced by another
+// user's object. The ServiceImport reports the problem, has no IPs, and still follows its exports.
 func TestDerivedNameTakenLater(t *testing.T) {
 	s := newSim(cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
@@ -442,7 +444,7 @@ func TestHeadlessNeedsNoName(t *testing.T) {
 			if o := s.Services[ID{"shop", "web-clusterset"}]; o.UID != "users" {
 				s.want(t, "web-clusterset", who)
 			}
-			s.of("").Exports[0].Service.ClusterIPs = []string{"10.0.0.1"} // it is that of others still
+			s.of("").Exports[0].Service.ClusterIPs = []string{"10.0.0.1"} // the name still belongs to the other object
 			s.settle(t)
 			if got := s.states(); !strings.Contains(got, "local/web import: taken") {
 				t.Error(got)
@@ -452,8 +454,8 @@ func TestHeadlessNeedsNoName(t *testing.T) {
 	}
 }
 
-// TestNoUsablePort: a Service without ports can't be written; one that is there keeps those that it has, and no
-// members that have gone.
+// TestNoUsablePort checks exports without a usable port. No Service is created for them. An
+// existing Service keeps its ports, and loses members that are no longer exported.
 func TestNoUsablePort(t *testing.T) {
 	hostile := "x" + strings.Repeat("X", 10_000)
 	s := newSim(
@@ -461,7 +463,7 @@ func TestNoUsablePort(t *testing.T) {
 		cluster("west", export("api", "mirror", "http=80")),
 	)
 	if writes := s.settle(t); !slices.Equal(writes, []string{"put shop/api-west"}) {
-		t.Errorf("written: %q", writes)
+		t.Errorf("writes: %q", writes)
 	}
 	if got, want := s.states(), "east/web federated: no usable port; east/web import: no usable port; east/web "+
 		"mirror: no usable port; west/api mirror: written"; got != want {
@@ -487,7 +489,7 @@ func TestNoUsablePort(t *testing.T) {
 }
 
 // TestLinkWithoutDomain checks that only one annotation is incomplete if the domain of a link is
-// not known.
+// unknown.
 func TestLinkWithoutDomain(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror", "http=80")))
 	s.of("east").Domain = ""
@@ -495,8 +497,8 @@ func TestLinkWithoutDomain(t *testing.T) {
 	s.want(t, "web-east", "http=80 of east")
 }
 
-// TestNotLinkerds checks that a plan adopts neither Services that Linkerd's service mirror did not
-// write, nor Services that have changed since they were planned.
+// TestNotLinkerds checks that a plan does not adopt Services that Linkerd's service mirror did not
+// write. It does not adopt Services that have changed since they were planned either.
 func TestNotLinkerds(t *testing.T) {
 	federated := func(local, remote string) *Service {
 		o := &Service{ID: ID{"shop", "web-federated"},
@@ -531,7 +533,7 @@ func TestNotLinkerds(t *testing.T) {
 		s.of("east").Exports = append(s.of("east").Exports, export("web", "federated", "http=80"))
 		s.Services[ID{"shop", "web-federated"}] = federated("", "web@gone")
 		if writes := s.settle(t); len(writes) > 0 {
-			t.Errorf("written: %q", writes)
+			t.Errorf("writes: %q", writes)
 		}
 	})
 	t.Run("changed since", func(t *testing.T) {
@@ -540,12 +542,12 @@ func TestNotLinkerds(t *testing.T) {
 		s.Services[o.ID] = o
 		p, _ := Make(s.World, Memory{})
 		if len(p.Services) != 1 || !p.Services[0].Mine(o) {
-			t.Fatalf("it is not adopted: %+v", p.Services)
+			t.Fatalf("the plan does not adopt the Service: %+v", p.Services)
 		}
-		whole := federated("", "web@east") // worlds have not all of it
+		whole := federated("", "web@east") // a World holds only a part of the Service
 		whole.Annotations["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
 		if !p.Services[0].Mine(whole) {
-			t.Error("it is not adopted as it is read afresh")
+			t.Error("the freshly read Service is not adopted")
 		}
 		another := federated("", "web@east")
 		another.UID = "another"
@@ -555,7 +557,7 @@ func TestNotLinkerds(t *testing.T) {
 			"with a local member": federated("web", "web@east"),
 		} {
 			if p.Services[0].Mine(now) {
-				t.Errorf("%s may be written", name)
+				t.Errorf("%s: the write is allowed", name)
 			}
 		}
 	})
@@ -579,8 +581,8 @@ func TestOtherInstallation(t *testing.T) {
 	}
 }
 
-// TestStartUnread checks that objects of ServiceImports stay until ServiceImports have been listed
-// after a start. Members that disappeared meanwhile are removed soon afterwards.
+// TestStartUnread checks that objects of ServiceImports stay after a start until ServiceImports
+// have been listed. Members that disappeared meanwhile are removed soon afterwards.
 func TestStartUnread(t *testing.T) {
 	s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
 	s.settle(t)
@@ -590,7 +592,7 @@ func TestStartUnread(t *testing.T) {
 	s.Imports, s.MCSVersion = nil, ""
 	s.pass()
 	if s.service("web-clusterset") == "none" {
-		t.Error("the derived Service has gone while ServiceImports are unread")
+		t.Error("the derived Service was deleted before ServiceImports were listed")
 	}
 	s.Imports, s.MCSVersion = imports, "v1beta1"
 	s.settle(t)
@@ -601,8 +603,9 @@ func TestStartUnread(t *testing.T) {
 	}
 }
 
-// TestMembersTakenWhileUnlinked checks that the members of an unlinked cluster stay for their time,
-// even if somebody removes their names from the derived Service.
+// TestMembersTakenWhileUnlinked checks that the members of an unlinked cluster stay until
+// UnlinkedAfter has passed. They stay even if somebody removes their names from the derived
+// Service.
 func TestMembersTakenWhileUnlinked(t *testing.T) {
 	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=80")))
 	s.settle(t)

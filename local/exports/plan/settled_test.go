@@ -26,7 +26,7 @@ func exportHeadless(seconds int) Export {
 }
 
 // settledSim returns a world with a settled ServiceImport web. Each cluster's export is younger
-// than that of the cluster before it.
+// than that of the previous cluster.
 func settledSim(t testing.TB, clusters ...Cluster) *sim {
 	s := newSim(clusters...)
 	s.settle(t)
@@ -35,14 +35,14 @@ func settledSim(t testing.TB, clusters ...Cluster) *sim {
 	return s
 }
 
-// TestServiceReplaced checks that an export decides again after its Service was missing, for any
-// time. If the Service was missing for a moment only, nothing is written.
+// TestServiceReplaced checks that an export decides again once its Service is back, after any time.
+// If the Service was missing only briefly, nothing is written.
 func TestServiceReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		younger        Export
 		other          []Cluster
 		during, before string
-		after          string // empty: as before
+		after          string // empty if unchanged
 	}{
 		"type":   {exportHeadless(1), nil, "none", "http=80 of local,west", ""},
 		"number": {exportOf("http=81", 1), nil, "http=81 of west", "http=80 of local,west", ""},
@@ -112,7 +112,7 @@ func TestReplacedWhileLeaderChanges(t *testing.T) {
 				s.of("").Exports[0].Service = local
 				s.settle(t)
 				if got := s.imported(t, "web").Annotations[absentKey]; got != "west" {
-					t.Errorf("absent: %q", got)
+					t.Errorf("while the Service is missing: %q", got)
 				}
 				if strings.Contains(when, "before") {
 					s.memory = Memory{}
@@ -125,10 +125,10 @@ func TestReplacedWhileLeaderChanges(t *testing.T) {
 				s.settle(t)
 				o := s.imported(t, "web")
 				if got := sortedPorts(*o); o.Type != clusterSetIP || !slices.Equal(got, before) {
-					t.Errorf("%s %v, and it was %v", o.Type, got, before)
+					t.Errorf("got %s %v, before %v", o.Type, got, before)
 				}
 				if got, ok := o.Annotations[absentKey]; ok {
-					t.Errorf("absent: %q", got)
+					t.Errorf("while the Service is missing: %q", got)
 				}
 			})
 		}
@@ -136,8 +136,8 @@ func TestReplacedWhileLeaderChanges(t *testing.T) {
 }
 
 // TestReplacedWhileAnotherIsMissing checks two exports whose Services are replaced. While one
-// Service is missing for a moment, a new leader decides nothing about the other one, and neither
-// does the next leader.
+// Service is missing for a moment, a new leader decides nothing about the other export. The next
+// leader does not either.
 func TestReplacedWhileAnotherIsMissing(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 0)),
@@ -192,8 +192,8 @@ func TestNameMadeUpForSome(t *testing.T) {
 	s.want(t, "web-clusterset", "tcp-80=80,tcp-81=81 of local,east,west")
 }
 
-// TestThirdReplaced checks that each export is treated like the oldest one, compared with younger
-// exports.
+// TestThirdReplaced checks that every export keeps its priority over younger exports, not only the
+// oldest export.
 func TestThirdReplaced(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 0)),
@@ -205,7 +205,7 @@ func TestThirdReplaced(t *testing.T) {
 }
 
 // TestSettledValuesStay checks that a value stays when its export is deleted, while another export
-// has the value. The same holds for a new leader.
+// has the value. This also holds for a new leader.
 func TestSettledValuesStay(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 0)),
@@ -282,15 +282,15 @@ func TestDecidingPortsHaveRoom(t *testing.T) {
 		s.of("").Exports[0] = as("http=80,https=443", 0)
 		s.settle(t)
 		if got := numbers(); len(got) != maxPorts || !slices.Contains(got, 443) || slices.Contains(got, 1098) {
-			t.Errorf("%s, 443 is added: %d", kind, got)
+			t.Errorf("%s, with port 443: %d", kind, got)
 		}
 		if w := s.settle(t); len(w) > 0 {
-			t.Errorf("%s: written again: %q", kind, w)
+			t.Errorf("%s: repeated writes: %q", kind, w)
 		}
 	}
 }
 
-// TestUnknownMemberAndPorts checks that a member whose export is not known keeps its ports. Earlier
+// TestUnknownMemberAndPorts checks that a member whose export is unknown keeps its ports. Earlier
 // members may still change theirs.
 func TestUnknownMemberAndPorts(t *testing.T) {
 	as := func(ports string) Export { return export("web", "federated", ports) }
@@ -336,7 +336,7 @@ func TestUnknownMemberAndPorts(t *testing.T) {
 			s.settle(t)
 			lose(s, c.lost)
 			if writes := s.settle(t); len(writes) > 0 {
-				t.Errorf("%s, %s: written at once: %q", fate, name, writes)
+				t.Errorf("%s, %s: writes at once: %q", fate, name, writes)
 			}
 			e := as(c.to)
 			e.Service.Labels["team"] = "b"
@@ -350,8 +350,8 @@ func TestUnknownMemberAndPorts(t *testing.T) {
 	}
 }
 
-// TestSettledLaw checks that gaps in exports change nothing permanently, and that newcomers take
-// nothing away.
+// TestSettledLaw checks that gaps in exports have no lasting effect, and that newcomers replace no
+// settled value.
 func TestSettledLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"", "east", "west", "x-east"}
@@ -393,7 +393,7 @@ func TestSettledLaw(t *testing.T) {
 			case leaderChanges && rapid.Bool().Draw(t, "leader alone"):
 			case missing[name] != nil:
 				back(name)
-			case len(missing) < len(names)-1: // else the ServiceImport is deleted
+			case len(missing) < len(names)-1: // otherwise, the ServiceImport would be deleted
 				missing[name], e.Service = e.Service, nil
 			}
 			s.settleIn(t)
@@ -406,7 +406,7 @@ func TestSettledLaw(t *testing.T) {
 		s.settleIn(t)
 		got := *s.Imports[ID{"shop", "web"}]
 		if got.Type != want.Type || !slices.Equal(sortedPorts(got), sortedPorts(want)) {
-			t.Fatalf("%s %v, and it was %s %v", got.Type, sortedPorts(got), want.Type, sortedPorts(want))
+			t.Fatalf("got %s %v, want %s %v", got.Type, sortedPorts(got), want.Type, sortedPorts(want))
 		}
 
 		newcomer := newSim(cluster("newcomer", drawn("newcomer", -10))).Clusters[0]
@@ -420,7 +420,7 @@ func TestSettledLaw(t *testing.T) {
 				return q == p
 			}
 			if !slices.ContainsFunc(got.Ports, isPort) || got.Type != want.Type {
-				t.Fatalf("%s %v with a newcomer, and it was %s %v", got.Type, got.Ports, want.Type, want.Ports)
+				t.Fatalf("with a newcomer: got %s %v, want %s %v", got.Type, got.Ports, want.Type, want.Ports)
 			}
 		}
 	})
@@ -437,7 +437,7 @@ func sortedPorts(i ServiceImport) []Port {
 }
 
 // TestBlockedTwice checks that a port stays if its older rival has no place anyway, because another
-// port has the rival's number. Nothing then changes while the cluster of the port is not known.
+// port has the rival's number. Nothing changes while the cluster of the port is then unknown.
 func TestBlockedTwice(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 1)),
@@ -451,7 +451,7 @@ func TestBlockedTwice(t *testing.T) {
 }
 
 // TestUnknownWhenLeaderChanges checks that a new leader does not attribute a port to a younger
-// export while the export from which the port came is not known.
+// export while the export with the port is unknown.
 func TestUnknownWhenLeaderChanges(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 2)),

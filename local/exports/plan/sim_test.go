@@ -14,17 +14,17 @@ import (
 	"isthmus/internal/spec"
 )
 
-// start is the time at which worlds of tests begin.
+// start is the start time of every world.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// sim is a cluster to which plans are applied, as an API server and the writer would apply them.
+// sim is a cluster to which plans are applied like an API server and the writer would apply them.
 type sim struct {
 	World
 	memory Memory
 	last   *Plan
 	uids   int
-	writes []string                // since they were last looked at
-	refuse func(write string) bool // nil: no write fails
+	writes []string                // since the last reset
+	refuse func(write string) bool // if nil, no write fails
 }
 
 func newSim(clusters ...Cluster) *sim {
@@ -172,7 +172,7 @@ func (s *sim) settle(t testing.TB) []string {
 	s.writes = nil
 	for n := 0; s.pass(); n++ {
 		if n == 10 {
-			t.Fatalf("plans do not come to rest: %q", s.writes)
+			t.Fatalf("repeated plans keep writing: %q", s.writes)
 		}
 	}
 	return s.writes
@@ -199,7 +199,7 @@ func (s *sim) settleIn(t *rapid.T) {
 	s.writes = nil
 	for n := 0; s.pass(); n++ {
 		if n == 10 {
-			t.Fatalf("plans do not come to rest: %q", s.writes)
+			t.Fatalf("repeated plans keep writing: %q", s.writes)
 		}
 	}
 }
@@ -289,7 +289,7 @@ func (s *sim) planned() map[string]bool {
 		if _, differs := w.Over(s.Services[w.ID]); differs {
 			all[w.ID.String()] = true
 			if w.Kind == Import {
-				all["import "+w.Of.String()] = true // its IPs follow
+				all["import "+w.Of.String()] = true // its IPs follow the Service
 			}
 		}
 	}
@@ -396,7 +396,7 @@ func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 		s.Clusters[i].Emptied = !s.Clusters[i].Emptied
 	case what == 3 && name != "":
 		s.Clusters[i].Joins = rapid.SampledFrom([]Joins{JoinsAll, OnlyMirror, JoinsNone, Unreadable}).Draw(t, "joins")
-	case what == 4 && len(written) > 0: // a user edits, or takes it for himself
+	case what == 4 && len(written) > 0: // a user edits or takes over an object
 		id := rapid.SampledFrom(written).Draw(t, "object")
 		o := *s.Services[id]
 		o.Labels = maps.Clone(o.Labels)
