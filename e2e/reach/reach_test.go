@@ -265,7 +265,7 @@ func TestErrors(t *testing.T) {
 			1,
 			"",
 			`^isthmus clusters: .* cannot connect to Pod linkerd/isthmus-silent: .*\n  Check the kubelet ` +
-				`of the Pod's node.*\n$`,
+				`on the Pod's node.*\n$`,
 		},
 	)
 	must(t, w.server.Pause())
