@@ -33,10 +33,10 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// namespace is what all objects are in. A real server makes none there by itself.
+// namespace contains all objects. A real API server does not create objects in it by itself.
 const namespace = "play"
 
-// TestAsRealServers asks a real API server and this package's the same things and compares what they answer.
+// TestAsRealServers checks that a server of package apisim answers requests like a real API server.
 func TestAsRealServers(t *testing.T) {
 	real, light := newReal(t), newLight(t)
 	for _, a := range []*api{real, light} {
@@ -45,18 +45,18 @@ func TestAsRealServers(t *testing.T) {
 	for i, want := range real.notes {
 		if i >= len(light.notes) || light.notes[i] != want {
 			t.Errorf(
-				"a real server: %s\nthis one:      %s",
+				"a real server: %s\napisim:        %s",
 				want,
 				slices.Concat(light.notes, make([]string, len(real.notes)))[i],
 			)
 		}
 	}
 	if len(light.notes) != len(real.notes) {
-		t.Errorf("%d answers, a real server has %d", len(light.notes), len(real.notes))
+		t.Errorf("%d notes about apisim, %d about a real server", len(light.notes), len(real.notes))
 	}
 }
 
-// all is what is asked.
+// all makes the requests.
 func (a *api) all() {
 	const list = "/api/v1/namespaces/play/services"
 	for _, name := range []string{"c", "a", "b"} {
@@ -105,11 +105,11 @@ func (a *api) all() {
 	a.writes("application/json")
 	a.writes(protobuf)
 
-	a.list("what is not served", "/apis/nothing.example.com/v1/things", "", "")
+	a.list("a resource that is not served", "/apis/nothing.example.com/v1/things", "", "")
 	a.list("with a wrong token", list, "", "Bearer wrong")
 }
 
-// beginning watches without a version, which brings all objects first.
+// beginning watches without a version, so the watch begins with all existing objects.
 func (a *api) beginning(list string) {
 	w := a.watch("with all objects", list+"?watch=true", "")
 	w.next(3)
@@ -124,7 +124,7 @@ func service(name, annotation string) *corev1.Service {
 	return o
 }
 
-// newLight starts this package's server.
+// newLight starts a server of package apisim.
 func newLight(t *testing.T) *api {
 	a, s := newServer(t)
 	s.TakeWrites(nil, nil)
@@ -159,7 +159,7 @@ func newServer(t *testing.T) (*api, *apisim.Server) {
 	return newAPI(t, config), s
 }
 
-// startReal starts a real API server, and returns a client of its objects too.
+// startReal starts a real API server, and also returns a client for its objects.
 func startReal(t *testing.T) (*api, *kube.Client) {
 	t.Helper()
 	c, err := harness.StartCluster(t.Context(), harness.ClusterConfig{
@@ -182,7 +182,7 @@ func startReal(t *testing.T) (*api, *kube.Client) {
 	return a, k
 }
 
-// newReal starts a real one, with what is compared in it.
+// newReal starts a real API server with the namespace for the objects.
 func newReal(t *testing.T) *api {
 	a, k := startReal(t)
 	a.must(k.Apply(t.Context(), kube.Namespace(namespace)))
@@ -196,7 +196,7 @@ func newReal(t *testing.T) *api {
 		case *appsv1.ReplicaSet:
 			_, err = kube.Put(t.Context(), k.AppsV1().ReplicaSets(namespace), o)
 		default:
-			err = fmt.Errorf("%T is not written here", o)
+			err = fmt.Errorf("%T is not supported", o)
 		}
 		a.must(err)
 	}
@@ -223,7 +223,7 @@ func (a *api) must(err error) {
 	}
 }
 
-// api is an API server, real or not, and a note of what it has answered.
+// api is a real or simulated API server, with notes about its responses.
 type api struct {
 	t      *testing.T
 	rest   *rest.Config
@@ -237,7 +237,7 @@ func (a *api) note(format string, args ...any) {
 	a.notes = append(a.notes, fmt.Sprintf(format, args...))
 }
 
-// get asks for a path.
+// get sends a GET request.
 func (a *api) get(ctx context.Context, path, accept, authorization string) *http.Response {
 	a.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.rest.Host+path, nil)
@@ -264,7 +264,7 @@ func (a *api) get(ctx context.Context, path, accept, authorization string) *http
 	return resp
 }
 
-// answer is a list, or a Status.
+// answer is a list or a Status.
 type answer struct {
 	Kind, APIVersion, Reason string
 	Metadata                 metav1.ListMeta
@@ -301,7 +301,7 @@ func (a *api) list(what, path, accept, authorization string) answer {
 
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// asJSON returns an object in protobuf as JSON.
+// asJSON converts an object from protobuf to JSON.
 func (a *api) asJSON(body []byte) []byte {
 	a.t.Helper()
 	o, of, err := serializer.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(body, nil, nil)
@@ -316,7 +316,7 @@ func (a *api) asJSON(body []byte) []byte {
 	return text
 }
 
-// names leaves out what only real servers have.
+// names returns a description of the items, without those that only real servers have.
 func names(items []metav1.PartialObjectMetadata) (list []string) {
 	for _, o := range items {
 		if o.Namespace == namespace {
@@ -331,7 +331,7 @@ func names(items []metav1.PartialObjectMetadata) (list []string) {
 	return list
 }
 
-// pages lists in parts, while something happens.
+// pages lists objects in pages, with a write in between.
 func (a *api) pages(path string) {
 	first := a.list("first page", path+"?limit=2", "", "")
 	a.put(service("aa", ""))
@@ -351,13 +351,12 @@ func (a *api) version(path string) string {
 	return got.Metadata.ResourceVersion
 }
 
-// watch is one under way.
 type watch struct {
 	api   *api
 	what  string
 	lines *bufio.Reader
-	as    string // the encoding that is asked for
-	last  uint64 // version
+	as    string // the requested encoding
+	last  uint64 // the last version
 }
 
 func (a *api) watch(what, path, accept string) *watch {
@@ -369,7 +368,8 @@ func (a *api) watch(what, path, accept string) *watch {
 	return &watch{api: a, what: what, as: accept, lines: bufio.NewReader(resp.Body)}
 }
 
-// next notes so many events, without bookmarks that only have a version: a server sends those when it likes.
+// next notes the next n events. It ignores periodic bookmarks, since a server sends them at any
+// time.
 func (w *watch) next(n int) {
 	w.api.t.Helper()
 	for n > 0 {
@@ -400,7 +400,7 @@ func (w *watch) next(n int) {
 	}
 }
 
-// read returns the next event in JSON.
+// read returns the next event as JSON.
 func (w *watch) read() ([]byte, error) {
 	if w.as != protobuf {
 		return w.lines.ReadBytes('\n')
@@ -426,7 +426,7 @@ func (w *watch) end() {
 	w.api.note("watch %s: ended: %v", w.what, err)
 }
 
-// writes is what clients write, one object at a time.
+// writes makes writes with a typed client, one object at a time.
 func (a *api) writes(contentType string) {
 	config := rest.CopyConfig(a.rest)
 	config.ContentType, config.AcceptContentTypes = contentType, contentType+",application/json"
@@ -460,11 +460,11 @@ func (a *api) writes(contentType string) {
 	made, err := services.Create(ctx, kube.Service("", "w"), metav1.CreateOptions{})
 	note("create", made, made, err)
 	_, err = services.Create(ctx, kube.Service("", "w"), metav1.CreateOptions{})
-	note("create what there is", nil, nil, err)
+	note("create an existing object", nil, nil, err)
 	got, err := services.Get(ctx, "w", metav1.GetOptions{})
 	note("get", got, made, err)
 	_, err = services.Get(ctx, "none", metav1.GetOptions{})
-	note("get what there is not", nil, nil, err)
+	note("get a missing object", nil, nil, err)
 	w := a.watch(
 		"from the creation",
 		"/api/v1/namespaces/play/services?watch=true&resourceVersion="+made.ResourceVersion,
@@ -473,14 +473,14 @@ func (a *api) writes(contentType string) {
 	changed := update("update", made, func(o *corev1.Service) { o.Annotations = map[string]string{"a": "b"} })
 	update("update an old version", made, func(o *corev1.Service) { o.Annotations = map[string]string{"a": "c"} })
 	update("update another UID", changed, func(o *corev1.Service) { o.ResourceVersion, o.UID = "", "other" })
-	update("update any version, without ClusterIP", changed, func(o *corev1.Service) { // what there is stays
+	update("update any version, keeping the ClusterIP", changed, func(o *corev1.Service) {
 		o.ResourceVersion, o.Spec.ClusterIP, o.Spec.ClusterIPs, o.Annotations["a"] = "", "", nil, "d"
 	})
-	update("update what there is not", changed, func(o *corev1.Service) { o.Name = "none" })
+	update("update a missing object", changed, func(o *corev1.Service) { o.Name = "none" })
 	remove("delete another UID", metav1.NewUIDPreconditions("other"))
 	remove("delete an old version", metav1.NewRVDeletionPrecondition(made.ResourceVersion).Preconditions)
 	remove("delete", metav1.NewUIDPreconditions(string(made.UID)))
-	remove("delete what there is not", nil)
+	remove("delete a missing object", nil)
 	w.next(3)
 
 	leases := client.CoordinationV1().Leases(namespace)
@@ -494,11 +494,11 @@ func (a *api) writes(contentType string) {
 	held, err := leases.Update(ctx, lease, metav1.UpdateOptions{})
 	a.note("hold it: %s, by %s", reason(err), *held.Spec.HolderIdentity)
 	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
-	a.note("hold it, as it was: %s", reason(err))
+	a.note("hold it with an old version: %s", reason(err))
 	a.must(leases.Delete(ctx, "l", metav1.DeleteOptions{}))
 }
 
-// reason returns how a write has ended.
+// reason returns the reason of an API error.
 func reason(err error) string {
 	status := apierrors.APIStatus(nil)
 	if err != nil && !errors.As(err, &status) {

@@ -9,20 +9,21 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// audit knows, for each view that clients have of a Service, what has been on offer all the time since the last mark.
+// audit records, for each view of a Service that clients have, which offers have lasted since the
+// last mark.
 type audit struct {
 	world  *world
-	byBase map[string][]view // by the service that they are made of
+	byBase map[string][]view // key: the service that the view belongs to
 	known  map[view]*known
 }
 
-// known is what has been on offer all the time.
+// known is the state of one view since the last mark.
 type known struct {
-	always map[offer]grade // the least that it has been
-	// of always: what had been there all the time at the mark already. The gateway knows it for
-	// certain
+	always map[offer]grade // offers that lasted, with the lowest grade of each
+	// before says whether an offer of always had already lasted at the mark. Isthmus certainly
+	// knows such an offer.
 	before map[offer]bool
-	least  int // the least that has been enough
+	least  int // lowest number of endpoints that sufficed
 }
 
 func newAudit(w *world, cs *clients) *audit {
@@ -36,9 +37,10 @@ func newAudit(w *world, cs *clients) *audit {
 	return a
 }
 
-// mark begins anew, with all that is on offer and what the clients have of it. Of a cluster that is
-// away, or was until now, the gateway may not know yet what has gone and come again before. A
-// client that waits for a first message may hold what is long gone.
+// mark starts a new period with all current offers, and records which of them each client holds.
+// For a cluster that is or was unreachable, an offer only counts if it lasted through the old
+// period: Isthmus may not have seen yet that it was deleted and created again. A client that has no
+// first message yet is not checked, since its endpoints may be old.
 func (a *audit) mark(cs *clients) {
 	for v, old := range a.known {
 		now := ask(a.world, v)
@@ -75,7 +77,7 @@ func (a *audit) mark(cs *clients) {
 	}
 }
 
-// addrs are the addresses that some cluster has offered all the time, of a grade at least.
+// addrs returns the addresses with an offer that lasted with a grade of at least least.
 func (a *audit) addrs(v view, least grade) []netip.AddrPort {
 	var list []netip.AddrPort
 	for o, g := range a.known[v].always {
@@ -87,7 +89,8 @@ func (a *audit) addrs(v view, least grade) []netip.AddrPort {
 	return slices.Compact(list)
 }
 
-// written removes the offers that are gone, of a service or (empty) of any.
+// written removes the offers that ended from the views of a service, or from all views if service
+// is empty.
 func (a *audit) written(service string) {
 	for base, all := range a.byBase {
 		if service != "" && service != base {
@@ -107,13 +110,13 @@ func (a *audit) written(service string) {
 	}
 }
 
-// seen returns what a client has seen that no client may. Where time was short (hasty) a late message is no error: it
-// is counted.
+// seen returns an error if the client was sent something that violates a rule. If hasty is set, a
+// late message is not an error, but counted.
 func (a *audit) seen(c *client, hasty bool) (late int, err error) {
 	faults := c.stream.Status().Faults
 	for _, f := range faults[c.faults:] {
 		if f != proxy.LateFirst || !hasty {
-			return late, fmt.Errorf("the gateway sent: %s", f)
+			return late, fmt.Errorf("Isthmus sent: %s", f)
 		}
 		late++
 	}
@@ -121,8 +124,8 @@ func (a *audit) seen(c *client, hasty bool) (late int, err error) {
 	return late, errors.Join(a.flaps(c), a.dips(c))
 }
 
-// dips returns when a client had fewer endpoints than it must always have: what was there all the
-// time, in whatever tiers, has to make up for what was not.
+// dips returns an error if a client had too few endpoints at some time. Endpoints that lasted, in
+// any tier, must make up for those that did not.
 func (a *audit) dips(c *client) error {
 	if c.kind != proxy.Get || !c.marked {
 		return nil
@@ -132,7 +135,7 @@ func (a *audit) dips(c *client) error {
 	least := max(min(1, usable), min(k.least, inService))
 	if n, after := c.stream.Fewest(); n < least {
 		return fmt.Errorf(
-			"%d endpoints after message %s; there always were %d that could be used, and %d had to be ready",
+			"%d endpoints after message %s: %d were usable without interruption, and %d had to be ready",
 			n,
 			after,
 			usable,
@@ -142,8 +145,8 @@ func (a *audit) dips(c *client) error {
 	return nil
 }
 
-// lasted returns how many endpoints there have been all the time, by themselves or through some
-// gateway, and how many of them in service by themselves.
+// lasted returns how many endpoints lasted, as Pods or through a Linkerd gateway, and how many of
+// these were in service as Pods.
 func (k *known) lasted() (usable, inService int) {
 	all, served := map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
 	for o, known := range k.before {
@@ -161,7 +164,7 @@ func (k *known) lasted() (usable, inService int) {
 	return len(all), len(served)
 }
 
-// flaps returns why a client has not had all the time what was there all the time.
+// flaps returns an error if an endpoint that lasted was removed from a client.
 func (a *audit) flaps(c *client) error {
 	stayed := slices.DeleteFunc(a.addrs(c.view(), certain), func(addr netip.AddrPort) bool {
 		_, held := slices.BinarySearchFunc(c.held, addr, netip.AddrPort.Compare)
@@ -171,7 +174,7 @@ func (a *audit) flaps(c *client) error {
 		return nil
 	}
 	if err := c.stream.Flapped(stayed...); err != nil {
-		return fmt.Errorf("taken away in between, though it was there all the time: %w", err)
+		return fmt.Errorf("an endpoint that was available without interruption was removed: %w", err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// away returns the clusters whose changes do not reach the gateway for now.
+// away returns the clusters whose changes do not reach Isthmus at the moment.
 func away(w *world) map[*cluster]bool {
 	away := map[*cluster]bool{}
 	for _, c := range w.clusters {
@@ -25,8 +25,8 @@ func away(w *world) map[*cluster]bool {
 	return away
 }
 
-// wrong returns why a client does not hold what the oracle computes; nil: it does, as far as that is known. What is in
-// clusters that are away is not.
+// wrong returns an error if the client does not hold what the oracle computes. Endpoints of
+// clusters that are away are not compared.
 func wrong(w *world, c *client, a answer, away map[*cluster]bool) error {
 	if !c.wanted.Load() || c.stalled {
 		return nil
@@ -63,7 +63,7 @@ func wrong(w *world, c *client, a answer, away map[*cluster]bool) error {
 	}
 	switch exists, _ := now.Get.Exists(); {
 	case len(away) > 0 && len(want) == 0 && (len(got) == 0 || now.Phase != proxy.Open):
-		return nil // it may be refused, since nothing is known: then it has what it had before
+		return nil // the stream may be refused, since no cluster is known; the client keeps its endpoints
 	case now.Phase != proxy.Open:
 		return fmt.Errorf(
 			"the stream is not open, and should have %v: %w",
@@ -76,13 +76,14 @@ func wrong(w *world, c *client, a answer, away map[*cluster]bool) error {
 	return differ(got, want)
 }
 
-// refused returns an error unless the stream has been refused, or emptied if it was open already.
+// refused returns an error unless the stream was rejected with the code, or, if it was open
+// already, emptied.
 func refused(now proxy.Snapshot, code codes.Code) error {
 	if now.Phase == proxy.Ended && status.Code(now.Err) == code ||
 		now.Phase == proxy.Open && now.First != nil && now.Get.Len() == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d endpoints and %w; should be refused by %v", now.Get.Len(), now.Err, code)
+	return fmt.Errorf("%d endpoints and %w; should be rejected with %v", now.Get.Len(), now.Err, code)
 }
 
 func differ(got, want map[netip.AddrPort]string) error {
@@ -111,7 +112,7 @@ func differ(got, want map[netip.AddrPort]string) error {
 	return fmt.Errorf("%d endpoints, should be %d:\n    %s", len(got), len(want), strings.Join(list, "\n    "))
 }
 
-// textOf returns the same as endpoint.text, of what a client holds.
+// textOf returns what endpoint.text returns, but for an endpoint that a client holds.
 func textOf(e proxy.Endpoint) string {
 	hint := "none"
 	switch h := e.Weighted.GetProtocolHint(); {
@@ -130,12 +131,11 @@ func textOf(e proxy.Endpoint) string {
 	return describe(labels, e.Weighted.GetTlsIdentity().GetDnsLikeIdentity().GetName(), hint)
 }
 
-// shared reports whether several clusters may have the address.
+// shared reports whether several clusters may use the address.
 func shared(addr netip.AddrPort) bool {
 	return strings.HasPrefix(addr.String(), sharedRange)
 }
 
-// clusterOf returns the cluster that an endpoint names in its labels.
 func clusterOf(w *world, e proxy.Endpoint) *cluster {
 	if name := e.Labels()["target_cluster"]; name != "" {
 		return w.named(name)

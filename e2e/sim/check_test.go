@@ -19,8 +19,8 @@ import (
 	"isthmus/internal/spec"
 )
 
-// stage is a service s00 of the local cluster with two endpoints, and a client of a server that
-// sends what the test asks for.
+// stage is a local service s00 with two endpoints, and a client of a server that sends what the
+// test chooses.
 type stage struct {
 	t      *testing.T
 	world  *world
@@ -82,14 +82,14 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// receive lets the server send something, and returns when the client has it.
+// receive makes the server send the updates, and waits until the client has received them.
 func (s *stage) receive(updates ...*pb.Update) {
 	for _, u := range updates {
 		s.send <- u
 		s.sent++
 		if err := s.client.stream.Until(s.t.Context(), time.Minute, func() error {
 			if got := s.client.stream.Status().Messages; got != s.sent {
-				return fmt.Errorf("%d messages have come, not %d", got, s.sent)
+				return fmt.Errorf("%d messages received, want %d", got, s.sent)
 			}
 			return nil
 		}); err != nil {
@@ -98,7 +98,8 @@ func (s *stage) receive(updates ...*pb.Update) {
 	}
 }
 
-// add is an add of addresses with the labels that they should have, except those changed.
+// add returns an update that adds addresses with the right labels, except those that change
+// modifies.
 func add(change func(map[string]string), ips ...string) *pb.Update {
 	set := &pb.WeightedAddrSet{}
 	for _, ip := range ips {
@@ -118,15 +119,16 @@ func add(change func(map[string]string), ips ...string) *pb.Update {
 	return &pb.Update{Update: &pb.Update_Add{Add: set}}
 }
 
-// TestWrong: what clients hold is compared with what they should hold.
+// TestWrong checks that wrong detects each difference between what a client holds and what it
+// should.
 func TestWrong(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		updates []*pb.Update
-		want    string // of the error; empty: there is none
+		want    string // part of the error; empty means no error
 	}{
-		{"all is right", []*pb.Update{add(nil, first, second)}, ""},
-		{"nothing yet", nil, "exists=false, should be true"},
+		{"no difference", []*pb.Update{add(nil, first, second)}, ""},
+		{"no message yet", nil, "exists=false, should be true"},
 		{"one is missing", []*pb.Update{add(nil, first)}, "10.0.0.2:8080 is not there"},
 		{"one too many", []*pb.Update{add(nil, first, second, "10.0.0.3")}, "10.0.0.3:8080 should not be there"},
 		{
@@ -139,7 +141,7 @@ func TestWrong(t *testing.T) {
 			[]*pb.Update{add(func(l map[string]string) { delete(l, "zone") }, first, second)},
 			"10.0.0.1:8080 is",
 		},
-		{"it does not exist", []*pb.Update{destinationtest.None(false)}, "exists=false, should be true"},
+		{"the Service does not exist", []*pb.Update{destinationtest.None(false)}, "exists=false, should be true"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := newStage(t)
@@ -149,7 +151,7 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// TestWrongProfile: and so are profiles.
+// TestWrongProfile checks that wrongProfile detects each difference between profiles.
 func TestWrongProfile(t *testing.T) {
 	s := newStage(t)
 	local := s.world.clusters[0]
@@ -185,7 +187,7 @@ func TestWrongProfile(t *testing.T) {
 	}
 }
 
-// TestSeen: what clients have seen in between counts too.
+// TestSeen checks that seen detects endpoints that were only absent for a while.
 func TestSeen(t *testing.T) {
 	gone := destinationtest.Remove(first + ":8080")
 	slice := func(s *stage, ready bool) {
@@ -199,15 +201,15 @@ func TestSeen(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(*stage) {}, ""},
-		{"taken away in between", func(s *stage) { s.receive(gone, add(nil, first)) }, "10.0.0.1:8080 was absent"},
-		{"taken away", func(s *stage) { s.receive(gone) }, "10.0.0.1:8080 was absent"},
-		{"taken away as it was not there", func(s *stage) {
+		{"removed and added again", func(s *stage) { s.receive(gone, add(nil, first)) }, "10.0.0.1:8080 was absent"},
+		{"removed", func(s *stage) { s.receive(gone) }, "10.0.0.1:8080 was absent"},
+		{"removed while unready", func(s *stage) {
 			slice(s, false)
 			slice(s, true)
 			s.receive(gone, add(nil, first))
 		}, ""},
 		{
-			"emptied in between",
+			"emptied and filled again",
 			func(s *stage) { s.receive(destinationtest.None(true), add(nil, first, second)) },
 			"was absent",
 		},
@@ -218,7 +220,7 @@ func TestSeen(t *testing.T) {
 			s.receive(add(nil, first, second))
 			s.audit.mark(&clients{all: []*client{s.client}})
 			if len(s.client.held) != 2 || s.client.held[0] != netip.MustParseAddrPort(first+":8080") {
-				t.Fatalf("it holds %v", s.client.held)
+				t.Fatalf("the client holds %v", s.client.held)
 			}
 			x.then(s)
 			_, err := s.audit.seen(s.client, false)
@@ -227,7 +229,7 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestDips: clients never have fewer endpoints than there could be all the time, in whatever tier.
+// TestDips checks that dips detects when a client had too few endpoints, counting all tiers.
 func TestDips(t *testing.T) {
 	for _, x := range []struct {
 		name             string
@@ -259,7 +261,8 @@ func TestDips(t *testing.T) {
 	}
 }
 
-// TestLasted: an endpoint counts once, whoever offers it, and only if it was there at the mark already.
+// TestLasted checks that lasted counts each address once, and only if it had lasted before the
+// mark.
 func TestLasted(t *testing.T) {
 	of := func(ip, cluster string) offer {
 		return offer{netip.MustParseAddrPort(ip + ":8080"), cluster, "pod"}
@@ -271,11 +274,11 @@ func TestLasted(t *testing.T) {
 			of("10.0.0.3", "east"): true, of("10.0.0.4", "east"): true, of("10.0.0.5", "east"): false},
 	}
 	if usable, inService := k.lasted(); usable != 3 || inService != 2 {
-		t.Errorf("%d can be used, %d of them in service", usable, inService)
+		t.Errorf("%d usable endpoints, %d in service", usable, inService)
 	}
 }
 
-// TestReadiness: that the gateway was not ready once is known at the end.
+// TestReadiness checks that readiness keeps the error of a check that failed once.
 func TestReadiness(t *testing.T) {
 	var r readiness
 	asked := 0

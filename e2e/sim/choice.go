@@ -9,22 +9,22 @@ import (
 	"isthmus/internal/spec"
 )
 
-// choice is how the oracle decides which endpoints clients get of a service: by package spec,
-// of what is in the clusters.
+// choice is the oracle's computation for one Service: package spec decides which endpoints the
+// clients of a zone get.
 type choice struct {
 	spec.Service
 	world  *world
 	shares []share // of the members whose clusters are linked and have the Service
 }
 
-// share is what a cluster has of a service.
+// share is the part of a federated Service that one cluster offers.
 type share struct {
 	cluster *cluster
 	service string
-	slices  []spec.Slice // that the local cluster accepts
+	slices  []spec.Slice // slices that the local cluster accepts
 }
 
-// add adds a member. Only clusters that are linked have an offer.
+// add adds a member. A member of a cluster that is not linked has no endpoints.
 func (c *choice) add(m spec.MemberName) {
 	of := c.world.clusters[0]
 	if m.Cluster != "" {
@@ -48,7 +48,7 @@ func (c *choice) add(m spec.MemberName) {
 	c.Members = append(c.Members, one)
 }
 
-// termsOf is what terms name a cluster by.
+// termsOf returns the name and the region by which tier terms refer to a cluster.
 func termsOf(w *world, c *cluster) spec.Cluster {
 	if c.number == 0 {
 		return spec.Cluster{Region: true}
@@ -57,13 +57,13 @@ func termsOf(w *world, c *cluster) spec.Cluster {
 	return spec.Cluster{Name: c.name, Region: region != "" && region == regionOf(w, w.clusters[0])}
 }
 
-// standing returns how far a cluster is taken out of this service.
+// standing returns how far a cluster is taken out of service for this Service.
 func (c *choice) standing(of *cluster) spec.Standing {
 	s, _ := standing(c.world, of)
 	return c.Applied(s)
 }
 
-// answer adds what clients get to an answer.
+// answer adds to a the endpoints that clients get.
 func (c *choice) answer(a *answer) {
 	st := c.State()
 	use := st.Needed()
@@ -80,7 +80,7 @@ func (c *choice) answer(a *answer) {
 	a.vague = c.vague(min(use, st.LastResort()))
 	for _, s := range c.shares {
 		if behind(c.world, s.cluster) {
-			a.least = 1 // one gateway may stand for all
+			a.least = 1 // one Linkerd gateway may represent all Pods
 		}
 		for _, l := range s.slices {
 			for _, e := range l.Ready {
@@ -92,8 +92,8 @@ func (c *choice) answer(a *answer) {
 	}
 }
 
-// answerLasting adds the Pods that clients have a way to whichever network their cluster is on: they
-// can be reached themselves, and through some gateway.
+// answerLasting adds an offer for each Pod that clients can reach on either network: directly, and
+// through a Linkerd gateway.
 func (c *choice) answerLasting(a *answer, s share) {
 	if len(specGateways(s.cluster)) == 0 {
 		return
@@ -110,11 +110,11 @@ func (c *choice) answerLasting(a *answer, s share) {
 	}
 }
 
-// eitherWay marks the offer of a Pod as that of some way to it: the Pod's address, or a gateway's.
-// Clients may hold any.
+// eitherWay marks the offer of a Pod that clients hold either by the Pod's address or by a Linkerd
+// gateway's.
 const eitherWay = " (either way)"
 
-// mayName reports whether a tier may have endpoints of a cluster that is away: its Nodes, and so
+// mayName reports whether a tier may contain endpoints of a cluster that is away. Its Nodes, and so
 // its region, may have changed.
 func (c *choice) mayName(terms []string, of *cluster) bool {
 	return slices.ContainsFunc(terms, func(term string) bool {
@@ -122,7 +122,7 @@ func (c *choice) mayName(terms []string, of *cluster) bool {
 	})
 }
 
-// vague reports whether it depends on what is away whether so many tiers are in use.
+// vague reports whether clusters that are away decide which of the first use tiers are in use.
 func (c *choice) vague(use int) bool {
 	w := c.world
 	reserve := slices.ContainsFunc(c.shares, func(s share) bool {
@@ -144,8 +144,8 @@ func (c *choice) vague(use int) bool {
 	return false
 }
 
-// grade returns how certain it is that clients hold what a cluster in that zone offers. Of an
-// address that several clusters have it is only if there is nothing to choose.
+// grade returns how certain it is that clients hold an offer of a cluster in that zone. An address
+// that several clusters use is only certain if there is just one tier and no zone preference.
 func (c *choice) grade(of *cluster, addr netip.AddrPort, zone string) grade {
 	s, doubtful := standing(c.world, of)
 	if doubtful {

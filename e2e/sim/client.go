@@ -17,31 +17,31 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// client is a proxy with one subscription, which it opens again whenever it ends.
+// client is a proxy with one subscription. It subscribes again whenever the stream ends.
 type client struct {
-	// fixed
+	// These fields never change.
 	kind    proxy.Kind
-	service string // it asks for
-	zone    string // it is in
+	service string // the Service that it subscribes to
+	zone    string // the zone of its node
 	stream  *proxy.Stream
 
-	wanted  atomic.Bool // it should be open
+	wanted  atomic.Bool // the stream should be open
 	stalled bool
-	held    []netip.AddrPort // when it was last right, of those on offer that it must always hold
-	marked  bool             // it was open then
-	faults  int              // of the stream's that are known
+	held    []netip.AddrPort // endpoints held at the last mark, of those that it must keep
+	marked  bool             // the stream was open at the last mark
+	faults  int              // faults of the stream that were already reported
 }
 
-// clients are all clients, on some connections.
+// clients are all clients, which share some connections.
 type clients struct {
-	addr  string // of the gateway
+	addr  string // of Isthmus
 	all   []*client
 	links []*proxy.Exchange
 	opens atomic.Int64
 	keep  sync.WaitGroup
 }
 
-// connect returns clients, none so far, with connections for them.
+// connect returns an empty set of clients with connections to addr.
 func connect(addr string, connections int) (*clients, error) {
 	cs := &clients{addr: addr}
 	for range connections {
@@ -56,7 +56,7 @@ func connect(addr string, connections int) (*clients, error) {
 	return cs, nil
 }
 
-// cut ends a connection and all streams on it. A new one takes its place.
+// cut closes a connection with all its streams, and replaces it with a new one.
 func (cs *clients) cut(i int) error {
 	fresh, err := proxy.Dial(cs.addr)
 	if err != nil {
@@ -65,7 +65,7 @@ func (cs *clients) cut(i int) error {
 	return cs.links[i].Set(fresh).Close()
 }
 
-// newClients makes clients of any services and zones, none of them open.
+// newClients makes clients of random Services and zones. No stream is open yet.
 func newClients(w *world, addr string) (*clients, error) {
 	cs, err := connect(addr, max(1, w.cfg.Clients/20))
 	if err != nil {
@@ -90,7 +90,7 @@ func newClient(conn *proxy.Exchange, kind proxy.Kind, service, node, zone string
 	})}
 }
 
-// anyAuthority returns the name of a Service to subscribe to.
+// anyAuthority returns the name of a random Service.
 func anyAuthority(w *world) string {
 	s := pick(w, w.services)
 	switch n := w.rng.IntN(10); {
@@ -104,13 +104,13 @@ func anyAuthority(w *world) string {
 
 func (c *client) view() view { return view{c.service, c.zone} }
 
-// base is the service that a client's Service is made of.
+// base returns the service that the client's Service is made of.
 func (c *client) base() string {
 	s, _, _ := strings.Cut(c.service, "-")
 	return s
 }
 
-// start opens all clients, which are then kept open until ctx ends.
+// start opens the streams of all clients, and keeps them open until ctx ends.
 func (cs *clients) start(ctx context.Context) {
 	for _, c := range cs.all {
 		c.wanted.Store(true)
@@ -118,7 +118,7 @@ func (cs *clients) start(ctx context.Context) {
 	}
 }
 
-// hold opens the stream again when it has ended, as proxies do: soon, and then less and less often.
+// hold opens the stream again after it has ended, with back-off, as a proxy does.
 func (cs *clients) hold(ctx context.Context, c *client) {
 	const least, most = 20 * time.Millisecond, 200 * time.Millisecond
 	pause := least
@@ -143,20 +143,20 @@ func (cs *clients) hold(ctx context.Context, c *client) {
 	}
 }
 
-// open opens the stream if that is still wanted.
+// open opens the stream if it is still wanted.
 func (cs *clients) open(ctx context.Context, c *client) {
 	if c.wanted.Load() && c.stream.Open(ctx) == nil {
 		cs.opens.Add(1)
 	}
 }
 
-// final reports whether a proxy does not try again.
+// final reports whether a proxy does not retry after the error.
 func final(err error) bool {
 	code := status.Code(err)
 	return err != nil && (code == codes.InvalidArgument || code == codes.FailedPrecondition)
 }
 
-// stop ends all streams, whose keepers end because their context has.
+// stop ends all streams. The context of start must have ended, which ends hold.
 func (cs *clients) stop() error {
 	for _, c := range cs.all {
 		c.wanted.Store(false)
@@ -174,22 +174,22 @@ func (cs *clients) close() error {
 	return errors.Join(errs...)
 }
 
-// clientSteps are what clients do.
+// clientSteps returns the steps of clients.
 func clientSteps(cs *clients) []step {
 	return []step{
 		{"reconnect", 8, func(w *world, _ *cluster, _ string) string {
 			c := pick(w, cs.all)
-			c.stream.Close() // and the keeper opens it again
+			c.stream.Close() // hold opens it again
 			return c.service
 		}},
-		{"leave or come", 4, func(w *world, _ *cluster, _ string) string {
+		{"unsubscribe or subscribe", 4, func(w *world, _ *cluster, _ string) string {
 			c := pick(w, cs.all)
 			on := !c.wanted.Load()
 			c.wanted.Store(on)
-			c.stream.Close() // or wakes the keeper
-			return c.service + map[bool]string{false: " leaves", true: " comes"}[on]
+			c.stream.Close() // if the client leaves; otherwise hold wakes up
+			return c.service + map[bool]string{false: " unsubscribes", true: " subscribes"}[on]
 		}},
-		{"stop or go on reading", 5, func(w *world, _ *cluster, _ string) string {
+		{"stop or resume reading", 5, func(w *world, _ *cluster, _ string) string {
 			c := pick(w, cs.all)
 			c.stall(!c.stalled)
 			return fmt.Sprintf("%s stalled=%v", c.service, c.stalled)

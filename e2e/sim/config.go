@@ -11,26 +11,26 @@ import (
 	"isthmus/internal/spec"
 )
 
-// Config is what to simulate. What happens, and in which order, follows from Seed and the numbers of clusters, services
-// and so on; when exactly it happens does not.
+// Config describes a simulation. Seed and the numbers (of clusters, services, …) determine what
+// happens and in which order, but not the timing.
 type Config struct {
 	Seed      uint64
-	Clusters  int            // the local one too
-	Services  int            // of those that clusters have in common
-	Endpoints int            // of a service in a cluster, on average, at first
-	Clients   int            // each with one stream
-	Steps     int            // of a round at most, after which everything is checked
-	Pace      time.Duration  // between steps, on average
-	Faults    *regexp.Regexp // which ones may happen; nil: all
+	Clusters  int            // including the local one
+	Services  int            // services that clusters have in common
+	Endpoints int            // initial endpoints of a service in a cluster, on average
+	Clients   int            // clients with one stream each
+	Steps     int            // maximum of a round
+	Pace      time.Duration  // average time between steps
+	Faults    *regexp.Regexp // faults that may happen; nil means all
 
-	Rounds   int           // 0: as many as fit
-	Duration time.Duration // no round begins after that; 0: no limit
-	Within   time.Duration // how long it may take until all is as it should be
+	Rounds   int           // 0 means no limit
+	Duration time.Duration // no round begins after Duration; 0 means no limit
+	Within   time.Duration // limit for clients to converge after a round
 
-	Gateway string    // path of its command; empty: it is built
-	Log     io.Writer // gets its log, if not nil
-	Out     io.Writer // gets a line for each round, if not nil
-	Verbose bool      // and for each step
+	Gateway string    // path of the isthmus binary; if empty, it is built
+	Log     io.Writer // if not nil, receives the log of Isthmus
+	Out     io.Writer // if not nil, receives a line for each round
+	Verbose bool      // a line for each step as well
 }
 
 func (c *Config) validate() error {
@@ -42,31 +42,31 @@ func (c *Config) validate() error {
 	}
 	switch {
 	case c.Clusters < 2 || c.Clusters > 2000:
-		return fmt.Errorf("%d clusters: it must be 2 to 2000", c.Clusters)
+		return fmt.Errorf("%d clusters: must be 2 to 2000", c.Clusters)
 	case c.Services < 1 || c.Services > 100:
-		return fmt.Errorf("%d services: it must be 1 to 100", c.Services)
+		return fmt.Errorf("%d services: must be 1 to 100", c.Services)
 	case c.Endpoints < 0 || c.Endpoints > 1000:
-		return fmt.Errorf("%d endpoints of a service in a cluster: it must be 0 to 1000", c.Endpoints)
+		return fmt.Errorf("%d endpoints of a service in a cluster: must be 0 to 1000", c.Endpoints)
 	case c.Clients < 1:
-		return errors.New("at least one client is needed")
+		return errors.New("no clients: must be at least 1")
 	case c.Steps < 1:
-		return errors.New("at least one step in a round is needed")
+		return errors.New("no steps in a round: must be at least 1")
 	case c.Rounds < 0 || c.Duration < 0 || c.Rounds == 0 && c.Duration == 0:
-		return errors.New("a number of rounds or a duration is needed, or the simulation would never end")
+		return errors.New("no limit: set a number of rounds or a duration")
 	case c.Within <= 0 || c.Pace < 0:
-		return errors.New("pace and limit must not be negative, and the limit not 0")
+		return errors.New("the pace must not be negative, and the limit must be positive")
 	}
 	return nil
 }
 
-// gatewayFlags are those of the gateway that differ from seed to seed.
+// gatewayFlags are the flags of Isthmus that differ between seeds.
 type gatewayFlags struct {
-	prefer, minReady, returnAfter, returnOver string // for Services without annotations
-	whenLost                                  string // for link Secrets without
-	cordonLocal, region, network              string // of the local cluster
+	prefer, minReady, returnAfter, returnOver string // defaults for Services without annotations
+	whenLost                                  string // default for link Secrets without the annotation
+	cordonLocal, region, network              string // for the local cluster
 }
 
-// newFlags chooses flags by the seed. Times are short, since each round waits until they are over.
+// newFlags chooses flags by the seed. The durations are short, since each round waits for them.
 func newFlags(seed uint64) gatewayFlags {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 1<<32))}
 	return gatewayFlags{
@@ -81,7 +81,7 @@ func newFlags(seed uint64) gatewayFlags {
 	}
 }
 
-// args are the flags for the command line.
+// args returns the flags as arguments of the command.
 func (f gatewayFlags) args() []string {
 	return []string{
 		"-prefer=" + f.prefer, "-min-ready=" + f.minReady, "-return-after=" + f.returnAfter,
@@ -91,7 +91,7 @@ func (f gatewayFlags) args() []string {
 	}
 }
 
-// preference is that of Services without annotations.
+// preference returns the preference of a Service without annotations.
 func (f gatewayFlags) preference() spec.Preference {
 	return spec.Preference{}.With(map[string]string{
 		spec.PreferKey:      f.prefer,

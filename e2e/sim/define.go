@@ -9,7 +9,7 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// definitionSteps change what the local cluster makes of the services.
+// definitionSteps change which Services the local cluster defines from the services.
 var definitionSteps = []step{
 	{"members", 12, func(w *world, _ *cluster, s string) string {
 		o := keepPreference(federated(w, s), w.clusters[0].services[federatedName(s)])
@@ -23,11 +23,12 @@ var definitionSteps = []step{
 	{"ServiceProfile", 4, changeProfile},
 }
 
-// federatedName is the Service that stands for a service of all clusters, mirrorName for one of one cluster.
+// federatedName returns the name of the federated Service of a service. mirrorName returns the name
+// of its mirror of one cluster.
 func federatedName(s string) string          { return s + "-all" }
 func mirrorName(s string, c *cluster) string { return s + "-" + c.name }
 
-// federated makes a Service of most clusters' shares, in any order.
+// federated makes a federated Service with most clusters as members, in random order.
 func federated(w *world, s string) *corev1.Service {
 	local := ""
 	if !w.chance(4) {
@@ -46,7 +47,7 @@ func mirror(s string, c *cluster) *corev1.Service {
 	return headless(kube.Mirror(namespace, mirrorName(s, c), c.name, s))
 }
 
-// mirrored returns the remote clusters whose share of the service has a mirror: two, if there are as many.
+// mirrored returns the remote clusters that have a mirror of the service: two, if there are two.
 func mirrored(w *world, s string) []*cluster {
 	remote := w.clusters[1:]
 	at := slices.Index(w.services, s) % len(remote)
@@ -57,7 +58,7 @@ func mirrored(w *world, s string) []*cluster {
 	return list
 }
 
-// toggleMirror deletes a mirror, or makes one.
+// toggleMirror deletes or creates a mirror.
 func toggleMirror(w *world, _ *cluster, s string) string {
 	local, of := w.clusters[0], pick(w, mirrored(w, s))
 	if o := local.services[mirrorName(s, of)]; o != nil {
@@ -69,7 +70,7 @@ func toggleMirror(w *world, _ *cluster, s string) string {
 	return o.Name + " created"
 }
 
-// toggleDefinition deletes the federated Service, or makes one.
+// toggleDefinition deletes or creates the federated Service.
 func toggleDefinition(w *world, _ *cluster, s string) string {
 	local := w.clusters[0]
 	if o := local.services[federatedName(s)]; o != nil {
@@ -81,7 +82,8 @@ func toggleDefinition(w *world, _ *cluster, s string) string {
 	return o.Name + " created"
 }
 
-// toggleOpaque makes the port of a local Service opaque, or undoes that. Clients learn it from the profile.
+// toggleOpaque makes the port of a local Service opaque, or undoes it. Clients see the change in
+// the profile.
 func toggleOpaque(w *world, local *cluster, s string) string {
 	o := local.services[s]
 	if o == nil {
@@ -98,7 +100,7 @@ func toggleOpaque(w *world, local *cluster, s string) string {
 	return fmt.Sprintf("%q", made.Annotations)
 }
 
-// changeProfile deletes a ServiceProfile, makes one, or gives it other routes.
+// changeProfile deletes a ServiceProfile, creates one, or changes its routes.
 func changeProfile(w *world, local *cluster, s string) string {
 	of := pick(w, []string{s, federatedName(s), mirrorName(s, mirrored(w, s)[0])})
 	if o := local.profiles[fullName(of)]; o != nil && w.chance(3) {

@@ -17,10 +17,11 @@ import (
 	"isthmus/internal/spec"
 )
 
-// Package spec says which Services and ServiceImports Isthmus writes for exports, and of which clusters. The laws
-// of local/exports/plan compare with the same reference, and with the contents of objects besides.
+// Package spec decides which Services and ServiceImports Isthmus writes for exports, and which
+// clusters they name. The property tests of local/exports/plan use the same reference, and also
+// check the contents of the objects.
 
-// marked reports whether a Service has the mark of the gateway.
+// marked reports whether a Service has Isthmus' mark.
 func marked(o *corev1.Service) bool {
 	return markedAs("Service", o) && len(o.Spec.Selector) == 0
 }
@@ -30,20 +31,21 @@ func markedAs(kind string, o metav1.Object) bool {
 		o.GetAnnotations()[writtenAsKey] == kind+" "+o.GetNamespace()+"/"+o.GetName()
 }
 
-// lawfulService returns what is wrong with a write to a Service in the place of had (nil: there was none).
+// lawfulService returns an error if Isthmus must not write o over had. If had is nil, o was
+// created.
 func lawfulService(o, had *corev1.Service) error {
 	switch {
 	case !marked(o):
-		return fmt.Errorf("the gateway has written the Service %s/%s without its mark", o.Namespace, o.Name)
+		return fmt.Errorf("Isthmus wrote the Service %s/%s without its mark", o.Namespace, o.Name)
 	case o.Namespace != exportNamespace:
 		return fmt.Errorf(
-			"the gateway has written the Service %s/%s in a namespace that is not allowed",
+			"Isthmus wrote the Service %s/%s in a namespace that is not allowed",
 			o.Namespace,
 			o.Name,
 		)
 	case had != nil && (had.UID != o.UID || had.Labels[usersKey] != o.Labels[usersKey]):
 		return fmt.Errorf(
-			"the gateway has written the Service %s/%s anew, or without what a user has set",
+			"Isthmus recreated the Service %s/%s, or removed a label that a user had set",
 			o.Namespace,
 			o.Name,
 		)
@@ -51,11 +53,12 @@ func lawfulService(o, had *corev1.Service) error {
 	return nil
 }
 
-// members are the clusters that have what is to be written at a name, in order. The local one is "".
+// members are the sorted names of the clusters that take part in an object. The local cluster is
+// "".
 type members []string
 
-// exportsExpected returns which Services and ServiceImports are to be written, as package spec says. Services of
-// ServiceImports are not among the Services.
+// exportsExpected returns the Services and ServiceImports that Isthmus should write, according to
+// package spec. The derived Services of ServiceImports are not included.
 func exportsExpected(w *world) (services, imports map[string]members, err error) {
 	var clusters []spec.Exporter
 	for _, c := range w.clusters {
@@ -72,7 +75,7 @@ func exportsExpected(w *world) (services, imports map[string]members, err error)
 	return byName(written.Services), byName(written.Imports), nil
 }
 
-// byName returns the clusters that have a part in objects of the namespace of exports, sorted, by the objects' names.
+// byName returns the sorted clusters of each object in the namespace of exports, by name.
 func byName(written map[spec.ID][]string) map[string]members {
 	all := make(map[string]members)
 	for id, clusters := range written {
@@ -82,7 +85,7 @@ func byName(written map[spec.ID][]string) map[string]members {
 	return all
 }
 
-// exports returns what a cluster exports, read from its objects.
+// exports returns what a cluster exports, according to its objects.
 func exports(c *cluster) (spec.Exporter, error) {
 	one := spec.Exporter{}
 	if c.number > 0 {
@@ -112,9 +115,9 @@ func exports(c *cluster) (spec.Exporter, error) {
 	return one, nil
 }
 
-// exported waits until what is written for exports is what it should be, every other round, since
-// that takes long: the gateway writes what changes often ever less often. It returns what the
-// gateway must not have written.
+// exported returns what Isthmus must not have written. Every other round, it first waits until the
+// objects of exports converge. Isthmus writes an object that changes often with growing pauses, so
+// this takes long.
 func exported(ctx context.Context, s *simulation, round int) (err error) {
 	w := s.world
 	if round%2 == 0 {
@@ -130,11 +133,11 @@ func exported(ctx context.Context, s *simulation, round int) (err error) {
 	return errors.Join(append(w.exports.errs, err)...)
 }
 
-// exportsWithin is longer than two of the longest pauses between writes, for which a ServiceImport
-// and then its IPs wait, and what is held.
+// exportsWithin is longer than two of the longest pauses between writes, plus the time for which
+// removed exports stay. A ServiceImport waits for one pause, and then its IPs for another.
 const exportsWithin = 150 * time.Second
 
-// exportsWrong returns how what is written differs from what is expected.
+// exportsWrong returns how the written Services and ServiceImports differ from the expected ones.
 func exportsWrong(w *world) error {
 	want, imports, err := exportsExpected(w)
 	if err != nil {
@@ -149,16 +152,16 @@ func exportsWrong(w *world) error {
 		should, wanted := want[o.Name]
 		delete(want, o.Name)
 		switch is := membersOf(o); {
-		case !marked(o), wanted && should == nil, vague(w, is), vague(w, should): // a user's; or not known
+		case !marked(o), wanted && should == nil, vague(w, is), vague(w, should): // a user's Service, or not known
 		case !slices.Equal(is, should):
-			return fmt.Errorf("the Service %s is of %q, should be of %q", o.Name, is, should)
+			return fmt.Errorf("the Service %s names clusters %q, should name %q", o.Name, is, should)
 		default:
 			w.exports.right++
 		}
 	}
 	for name, should := range want {
 		if should != nil && !vague(w, should) {
-			return fmt.Errorf("there is no Service %s of %q", name, should)
+			return fmt.Errorf("there is no Service %s for clusters %q", name, should)
 		}
 	}
 	return nil
@@ -181,7 +184,7 @@ func membersOf(o *corev1.Service) (list members) {
 	return list
 }
 
-// vague reports whether one of the clusters is not known as it is.
+// vague reports whether Isthmus may not know the current state of one of the clusters.
 func vague(w *world, of members) bool {
 	away := away(w)
 	return slices.ContainsFunc(of, func(name string) bool {

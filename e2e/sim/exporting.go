@@ -16,12 +16,12 @@ import (
 )
 
 // Clusters export Services by Linkerd's labels and by ServiceExports (imports.go), from a namespace
-// in which nothing else is, and the gateway writes what they ask for (expected.go). Users have
-// Services at the same names, edit what is written, and take it for themselves; sometimes one is
-// faster than the gateway. No client asks for any of it.
+// that contains nothing else. Isthmus writes the objects for the exports (expected.go). Users have
+// Services of the same names, edit what Isthmus writes, and remove its mark. Sometimes a user
+// writes just before Isthmus. No client subscribes to these Services.
 const (
 	exportNamespace = "shop"
-	exportNames     = 6 // of a round: what changes often, the gateway writes ever less often
+	exportNames     = 6 // new names per round, since Isthmus slows down writes of objects that change often
 
 	exportsKey   = "isthmus.io/exports"
 	writtenByKey = "isthmus.io/written-by"
@@ -33,10 +33,10 @@ const (
 	usersKey     = "example.com/mine"
 )
 
-// exportArgs are flags of the gateway. What has gone stays for a time that each round waits for.
+// exportArgs are the flags of Isthmus for exports. Each round waits for -unlinked-after.
 var exportArgs = []string{"-exports=on", "-unlinked-after=10s"}
 
-// exportSteps change what clusters export, and what users have at the names of that.
+// exportSteps change what clusters export, and what users have at the same names.
 var exportSteps = []step{
 	{"export", 12, export},
 	{"unexport", 5, func(w *world, c *cluster, _ string) string { return unexport(w, c, exportName(w)) }},
@@ -54,7 +54,7 @@ var exportSteps = []step{
 	}},
 }
 
-// fillExports makes what the gateway needs to write.
+// fillExports creates what Isthmus needs for its writes.
 func fillExports(w *world) {
 	for _, name := range []string{exportNamespace, "kube-system", kube.LinkNamespace} {
 		tenantPut(w, w.clusters[0], kube.Namespace(name))
@@ -63,7 +63,7 @@ func fillExports(w *world) {
 	w.clusters[0].api.TakeWrites(w.exports.before, w.exports.after)
 }
 
-// exportName returns one of this round's names, or of the one before.
+// exportName returns a random name of this round, or sometimes of the previous one.
 func exportName(w *world) string {
 	round := w.exports.round
 	if w.chance(6) {
@@ -72,7 +72,7 @@ func exportName(w *world) string {
 	return fmt.Sprintf("e%d-%d", round, w.rng.IntN(exportNames))
 }
 
-// targets are the names at which a name's exports are written.
+// targets returns the names of the objects that Isthmus writes for an exported name.
 func targets(w *world, name string) (list []string) {
 	for _, c := range w.clusters[1:] {
 		list = append(list, name+"-"+c.name)
@@ -117,7 +117,7 @@ func export(w *world, c *cluster, _ string) string {
 }
 
 func unexport(w *world, c *cluster, name string) string {
-	_ = c.api.Delete(kube.Service(exportNamespace, name)) // it may not be there
+	_ = c.api.Delete(kube.Service(exportNamespace, name)) // it may not exist
 	return name
 }
 
@@ -130,7 +130,7 @@ func unexportAll(w *world, c *cluster, _ string) string {
 	return "all"
 }
 
-// hostileExport exports what must not be written, or only in part.
+// hostileExport exports something that Isthmus must not write, or only in part.
 func hostileExport(w *world, c *cluster, _ string) string {
 	if c.number == 0 {
 		return ""
@@ -176,7 +176,7 @@ func hostileExport(w *world, c *cluster, _ string) string {
 	return fmt.Sprintf("%d: %s/%s", what, o.Namespace, o.Name)
 }
 
-// user does something at a name at which the gateway writes.
+// user does something to an object that Isthmus writes.
 func user(w *world, _ *cluster, _ string) string {
 	name, what := pick(w, targets(w, exportName(w))), pick(w, userDeeds)
 	w.err = errors.Join(w.err, w.exports.do(what, name, w.chance(2)))
@@ -185,19 +185,19 @@ func user(w *world, _ *cluster, _ string) string {
 
 var userDeeds = []string{"make", "make", "edit", "edit", "take", "delete", "replace"}
 
-// exporting is what users and the gateway do at the names of exports.
+// exporting holds what users and Isthmus do in the namespace of exports.
 type exporting struct {
 	local *cluster
 	round int
 
 	mu    sync.Mutex
-	quick *rand.Rand // decides when a user is faster than the gateway; nil: never
-	errs  []error    // what the gateway must not have written
+	quick *rand.Rand // decides whether a user writes just before Isthmus; nil means never
+	errs  []error    // what Isthmus must not have written
 
-	right int // Services that were as they should be at the last check
+	right int // Services that were correct at the last check
 }
 
-// do does what a user does, whatever is there.
+// do performs what a user does, if the object's state allows it.
 func (x *exporting) do(what, name string, selector bool) error {
 	all, err := x.services()
 	if err != nil {
@@ -221,7 +221,7 @@ func (x *exporting) do(what, name string, selector bool) error {
 		delete(own.Labels, writtenByKey)
 		delete(own.Labels, mirroredKey)
 	case what == "delete", what == "replace":
-		_ = x.local.api.Delete(have) // the gateway may have been faster
+		_ = x.local.api.Delete(have) // Isthmus may have deleted it already
 		if what == "delete" {
 			return nil
 		}
@@ -229,7 +229,7 @@ func (x *exporting) do(what, name string, selector bool) error {
 	return x.local.api.Put(own)
 }
 
-// services returns those at the names of exports, by name.
+// services returns the Services in the namespace of exports, by name.
 func (x *exporting) services() (map[string]*corev1.Service, error) {
 	list, err := x.local.api.Objects("services", exportNamespace)
 	all := make(map[string]*corev1.Service)
@@ -240,14 +240,14 @@ func (x *exporting) services() (map[string]*corev1.Service, error) {
 	return all, err
 }
 
-// race lets users be faster than the gateway now and then; nil: no longer.
+// race makes users write just before Isthmus now and then. If quick is nil, it ends that.
 func (x *exporting) race(quick *rand.Rand) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.quick = quick
 }
 
-// before is called when the gateway is about to write.
+// before is called before each write of Isthmus.
 func (x *exporting) before(resource, namespace, name string) {
 	if namespace != exportNamespace || resource != "services" && resource != "serviceimports" {
 		return
@@ -275,11 +275,11 @@ func (x *exporting) note(err error) {
 	}
 }
 
-// after is called when the gateway has written.
+// after is called after each write of Isthmus.
 func (x *exporting) after(before, after runtime.Object) {
 	if o, ok := before.(*corev1.Service); ok && !marked(o) {
 		x.note(
-			fmt.Errorf("the Service %s/%s has no mark, and the gateway has changed or deleted it", o.Namespace, o.Name),
+			fmt.Errorf("Isthmus changed or deleted the Service %s/%s, which has no mark", o.Namespace, o.Name),
 		)
 	}
 	if o, ok := after.(*corev1.Service); ok {

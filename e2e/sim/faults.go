@@ -10,20 +10,20 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// fault is something that is wrong with a cluster for a while.
+// fault is a lasting fault of a cluster.
 type fault struct {
 	name string
-	away bool // changes in the cluster do not reach the gateway
+	away bool // changes in the cluster do not reach Isthmus
 }
 
-// faultKind begins a fault of a cluster.
+// faultKind describes a fault and how it begins.
 type faultKind struct {
 	name  string
 	away  bool
 	begin func(*world, *cluster) error
 }
 
-// FaultNames are the faults that clusters can have.
+// FaultNames returns the names of all faults that clusters can have.
 func FaultNames() (names []string) {
 	for _, k := range slices.Concat(lastingFaults, briefFaults) {
 		names = append(names, k.name)
@@ -31,18 +31,18 @@ func FaultNames() (names []string) {
 	return names
 }
 
-// Faults that make a difference to what is checked. What clusters with the last two have is asked
-// for again only within lag and longLag: the longer an answer that did not end has taken, the
-// longer the gateway waits.
+// These faults matter to the checks. After optional and hostile, Isthmus may take up to lag or
+// longLag to list the cluster again. The longer an endless response took, the longer Isthmus backs
+// off.
 const (
-	refuse   = "refuse"   // so are connections: the gateway knows at once
-	optional = "optional" // resources are refused that the gateway can do without
-	hostile  = "hostile"  // answers do not end
+	refuse   = "refuse"   // connections are refused, which Isthmus notices at once
+	optional = "optional" // optional resources are forbidden
+	hostile  = "hostile"  // responses do not end
 	lag      = 30 * time.Second
 	longLag  = time.Minute
 )
 
-// lastingFaults are there until they are healed.
+// lastingFaults last until they are healed.
 var lastingFaults = []faultKind{
 	{refuse, true, func(_ *world, c *cluster) error {
 		err := c.proxy.Set(harness.FaultMode{Refuse: true})
@@ -77,13 +77,13 @@ var lastingFaults = []faultKind{
 	{hostile, true, func(w *world, c *cluster) error {
 		ways := []apisim.Endless{apisim.EndlessEvent, apisim.EndlessPages, apisim.EndlessLists}
 		if c.number == 0 {
-			ways = ways[:1] // the own cluster has no budget
+			ways = ways[:1] // the local cluster has no memory cap
 		}
 		return misbehave(c, apisim.Faults{Endless: pick(w, ways)})
 	}},
 }
 
-// briefFaults are over at once.
+// briefFaults end by themselves.
 var briefFaults = []faultKind{
 	{"reset", false, func(_ *world, c *cluster) error { c.proxy.ResetAll(); return nil }},
 	{"cut watches", false, func(_ *world, c *cluster) error { c.api.CutWatches(); return nil }},
@@ -91,14 +91,14 @@ var briefFaults = []faultKind{
 	{"reset and gone", false, func(_ *world, c *cluster) error { c.api.Compact(); c.proxy.ResetAll(); return nil }},
 }
 
-// misbehave changes the answers, to requests that are under way too.
+// misbehave changes the responses, including those to open watches.
 func misbehave(c *cluster, f apisim.Faults) error {
 	c.api.Misbehave(f)
 	c.api.CutWatches()
 	return nil
 }
 
-// faultSteps begin and end faults of a cluster, which has one at a time.
+// faultSteps begin and end faults. A cluster has at most one lasting fault.
 var faultSteps = []step{
 	{"", 4, func(w *world, c *cluster, _ string) string {
 		all := chosen(w, briefFaults)
@@ -126,13 +126,13 @@ var faultSteps = []step{
 	{"heal", 6, func(w *world, c *cluster, _ string) string { return heal(w, c) }},
 }
 
-// trouble notes that the gateway may not follow the cluster for a while.
+// trouble notes that Isthmus may lose the watches of the cluster.
 func trouble(w *world, c *cluster) {
 	c.troubled = true
-	w.written("") // it may be lost from now on
+	w.written("") // the cluster may count as lost from now on
 }
 
-// chosen returns those of the kinds that the configuration allows.
+// chosen returns the kinds that the configuration allows.
 func chosen(w *world, from []faultKind) (list []faultKind) {
 	for _, k := range from {
 		if w.cfg.Faults.MatchString(k.name) {
@@ -159,7 +159,7 @@ func heal(w *world, c *cluster) string {
 	return fmt.Sprintf("%s is over", name)
 }
 
-// noteLag notes that a fault may show for so long.
+// noteLag notes that the effect of a fault may last for d.
 func noteLag(w *world, d time.Duration) {
 	if until := time.Now().Add(d); until.After(w.lagging) {
 		w.lagging = until

@@ -9,16 +9,16 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// forgeSteps are what a hostile linked cluster asserts of others, and what makes that matter: local Pods come and go.
+// forgeSteps make a linked cluster offer addresses of local Pods, and delete and create such Pods.
 var forgeSteps = []step{
 	{"forge", 3, forge},
 	{"local owner", 2, inLocal(toggleOwned)},
 }
 
-// ownedAddresses are those of local Pods that come and go. Linked clusters offer them too.
+// ownedAddresses are the addresses of local Pods that come and go. Linked clusters offer them too.
 var ownedAddresses = []string{sharedRange + "255.1", sharedRange + "255.2", sharedRange + "255.3"}
 
-// toggleOwned deletes the local Pod that has one of these addresses, or makes it.
+// toggleOwned deletes or creates the local Pod with a random one of ownedAddresses.
 func toggleOwned(w *world, local *cluster) string {
 	i := w.rng.IntN(len(ownedAddresses))
 	name, address := fmt.Sprintf("owner-%d", i), ownedAddresses[i]
@@ -32,13 +32,14 @@ func toggleOwned(w *world, local *cluster) string {
 	return name + " created"
 }
 
-// owned reports whether a local Pod has the address: then no linked cluster can offer it.
+// owned reports whether a local Pod has the address. If so, Isthmus rejects it from linked
+// clusters.
 func owned(w *world, address netip.Addr) bool {
 	i := slices.Index(ownedAddresses, address.String())
 	return i >= 0 && w.clusters[0].pods[fmt.Sprintf("owner-%d", i)] != nil
 }
 
-// forge offers an address of a local Pod, in a slice that claims to be another cluster's.
+// forge adds an address of ownedAddresses to a slice that claims to belong to another cluster.
 func forge(w *world, c *cluster, s string) string {
 	if c.number == 0 || c.services[s] == nil {
 		return ""
@@ -55,7 +56,7 @@ func forge(w *world, c *cluster, s string) string {
 	return fmt.Sprintf("%s in %s", address, slice.Name)
 }
 
-// offers reports whether a slice of the service has the address already.
+// offers reports whether a slice of the service already contains the address.
 func offers(c *cluster, s, address string) bool {
 	return slices.ContainsFunc(c.slicesOf(s), func(l *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(l.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Addresses[0] == address })

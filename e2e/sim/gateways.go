@@ -16,11 +16,10 @@ import (
 	"isthmus/internal/spec"
 )
 
-// Some linked clusters are on another network than the gateway: clients reach them through
-// Linkerd's gateways, which come and go, move, die and are back. They are HTTP servers of the
-// simulator as far as their probes.
+// Some linked clusters are on another network. Clients reach them through Linkerd gateways, which
+// start, stop, move and fail. The simulator runs an HTTP server for the probes of each gateway.
 
-// networkName is one that the gateway may be on, and clusters.
+// networkName is the name of a network that Isthmus and clusters may be on.
 const networkName = "far"
 
 const (
@@ -30,15 +29,14 @@ const (
 	probePeriod     = 1 // seconds
 )
 
-// played is a Linkerd gateway of a cluster. It answers probes from the beginning, whether there is
-// a Service of it or not.
+// played is a Linkerd gateway of a cluster. It answers probes even while it has no Service.
 type played struct {
 	*harness.LinkerdGateway
 	number int
-	moved  bool // to another port
+	moved  bool // it uses another port
 }
 
-// playGateways starts the gateways that a cluster can have.
+// playGateways starts the Linkerd gateways of a cluster.
 func playGateways(c *cluster) error {
 	for i := range mostGateways {
 		g, err := harness.StartLinkerdGateway("127.0.0.1:0", http.StatusOK)
@@ -56,7 +54,7 @@ func closeGateways(c *cluster) {
 	}
 }
 
-// addr is where clients reach a gateway of a cluster. They never do.
+// addr returns the address at which clients would reach a Linkerd gateway. Nothing connects to it.
 func addr(c *cluster, g *played) netip.AddrPort {
 	port := 20000 + c.number*2*mostGateways + 2*g.number
 	if g.moved {
@@ -65,7 +63,7 @@ func addr(c *cluster, g *played) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port))
 }
 
-// service is what makes it a gateway of a cluster.
+// service returns the Service that declares a Linkerd gateway.
 func service(c *cluster, g *played) *corev1.Service {
 	port := func(name string, number uint16) corev1.ServicePort {
 		return corev1.ServicePort{Name: name, Port: int32(number), Protocol: corev1.ProtocolTCP}
@@ -89,7 +87,7 @@ func service(c *cluster, g *played) *corev1.Service {
 	return o
 }
 
-// there returns the gateways that have Services.
+// there returns the Linkerd gateways that have Services.
 func there(c *cluster) (list []*played) {
 	for _, g := range c.gateways {
 		if c.services[fmt.Sprintf("%s%d", gatewayName, g.number)] != nil {
@@ -99,7 +97,7 @@ func there(c *cluster) (list []*played) {
 	return list
 }
 
-// specGateways returns the gateways that have Services, in the form that package spec reads.
+// specGateways returns the Linkerd gateways that have Services, in the form that package spec uses.
 func specGateways(c *cluster) (list []spec.Gateway) {
 	for _, g := range there(c) {
 		list = append(list, spec.Gateway{Addr: addr(c, g), Identity: gatewayIdentity, Dead: !g.Alive()})
@@ -107,29 +105,29 @@ func specGateways(c *cluster) (list []spec.Gateway) {
 	return list
 }
 
-// behind reports whether clients reach a cluster through its gateways.
+// behind reports whether clients reach a cluster through its Linkerd gateways.
 func behind(w *world, c *cluster) bool {
 	return c.number != 0 && settings(w, c).Network != settings(w, w.clusters[0]).Network
 }
 
-// gatewaySteps change gateways of a cluster, and whether it has to be reached through them.
+// gatewaySteps change the Linkerd gateways of a cluster, and its network.
 var gatewaySteps = []step{
 	{"network", 4, func(w *world, c *cluster, _ string) string {
 		return annotate(w, c, spec.NetworkKey, []string{"", "", networkName, networkName, "no network!"})
 	}},
-	{"gateway comes or goes", 3, func(w *world, c *cluster, _ string) string {
-		g, gone := pick(w, c.gateways), "gone"
+	{"create or delete a gateway", 3, func(w *world, c *cluster, _ string) string {
+		g, done := pick(w, c.gateways), "deleted"
 		c.probing = true
 		o := service(c, g)
 		if c.services[o.Name] != nil {
 			w.delete(c, "", o)
 		} else {
-			gone = "there"
+			done = "created"
 			w.put(c, "", o)
 		}
-		return fmt.Sprintf("%s is %s", o.Name, gone)
+		return o.Name + " " + done
 	}},
-	{"gateway moves", 3, func(w *world, c *cluster, _ string) string {
+	{"move a gateway", 3, func(w *world, c *cluster, _ string) string {
 		g := pick(w, c.gateways)
 		if c.services[service(c, g).Name] == nil {
 			return ""
@@ -138,7 +136,7 @@ var gatewaySteps = []step{
 		w.put(c, "", service(c, g))
 		return fmt.Sprintf("%s%d is at %s", gatewayName, g.number, addr(c, g))
 	}},
-	{"gateway dies or is back", 4, func(w *world, c *cluster, _ string) string {
+	{"fail or restore a gateway", 4, func(w *world, c *cluster, _ string) string {
 		g := pick(w, c.gateways)
 		c.probing = true
 		g.Live(!g.Alive())
@@ -147,7 +145,7 @@ var gatewaySteps = []step{
 	}},
 }
 
-// fillGateways puts some clusters on another network.
+// fillGateways declares Linkerd gateways, and puts some clusters on another network.
 func fillGateways(w *world, c *cluster) {
 	for _, g := range c.gateways {
 		if w.chance(2) {
@@ -159,7 +157,7 @@ func fillGateways(w *world, c *cluster) {
 	}
 }
 
-// probed waits until the gateway knows which gateways answer, of clusters whose changes reach it.
+// probed waits until Isthmus has probed all Linkerd gateways of the reachable clusters.
 func probed(ctx context.Context, s *simulation, within time.Duration) error {
 	away := away(s.world)
 	reached := func(c *cluster) bool { return !away[c] && c.link.accepted != "" && c.link.good() }
@@ -178,7 +176,8 @@ func probed(ctx context.Context, s *simulation, within time.Duration) error {
 	return err
 }
 
-// probesShown returns why the page does not have a cluster's gateways as they are; nil: it has.
+// probesShown returns an error if the page does not show the Linkerd gateways of a cluster as they
+// are.
 func probesShown(w *world, c *cluster, page adminapi.Clusters) error {
 	want, got := map[string]string{}, map[string]string{}
 	for _, g := range specGateways(c) {
@@ -194,5 +193,5 @@ func probesShown(w *world, c *cluster, page adminapi.Clusters) error {
 	if maps.Equal(got, want) {
 		return nil
 	}
-	return fmt.Errorf("the gateway shows the gateways of %s as %v, not %v", c.name, got, want)
+	return fmt.Errorf("Isthmus shows the gateways of %s as %v, should be %v", c.name, got, want)
 }

@@ -20,10 +20,10 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Clusters export by ServiceExports too, for which the gateway writes ServiceImports with their
-// Services, and conditions.
+// Clusters also export by ServiceExports, for which Isthmus writes ServiceImports, derived Services
+// and conditions.
 
-// derivedSuffix is of the name of a ServiceImport's Service.
+// derivedSuffix is the suffix of the derived Service of a ServiceImport.
 const derivedSuffix = "-clusterset"
 
 func mcsObject(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
@@ -36,11 +36,12 @@ func mcsObject(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
 		}
 }
 
-// serviceExport makes a ServiceExport, with or without a Service of its name (empty: any), or deletes it.
+// serviceExport creates a ServiceExport, with or without a Service of its name, or deletes one. If
+// name is empty, the name is random.
 func serviceExport(w *world, c *cluster, name string) string {
 	o := &mcs.ServiceExport{}
 	if o.TypeMeta, o.ObjectMeta = mcsObject("ServiceExport", cmp.Or(name, exportName(w))); name == "" && w.chance(2) {
-		_ = c.api.Delete(o) // it may not be there
+		_ = c.api.Delete(o) // it may not exist
 		return "no " + o.Name
 	}
 	o.Spec.ExportedLabels = map[string]string{
@@ -52,17 +53,17 @@ func serviceExport(w *world, c *cluster, name string) string {
 	return o.Name
 }
 
-// usersImport makes a ServiceImport, in the place of what is there, or deletes it.
+// usersImport creates, replaces or deletes a ServiceImport.
 func usersImport(x *exporting, what, name string) error {
 	o := &mcs.ServiceImport{}
 	if o.TypeMeta, o.ObjectMeta = mcsObject("ServiceImport", name); what == "delete" {
-		_ = x.local.api.Delete(o) // it may not be there
+		_ = x.local.api.Delete(o) // it may not exist
 		return nil
 	}
 	return x.local.api.Put(o)
 }
 
-// read returns a cluster's objects in the namespace of exports, by name.
+// read returns the objects of a cluster in the namespace of exports, by name.
 func read[T any](c *cluster, resource string) (map[string]*T, error) {
 	list, err := c.api.Objects(resource, exportNamespace)
 	all := make(map[string]*T)
@@ -74,18 +75,18 @@ func read[T any](c *cluster, resource string) (map[string]*T, error) {
 	return all, err
 }
 
-// lawful returns what is wrong with a write to a ServiceImport or ServiceExport.
+// lawful returns an error if Isthmus must not make this write to a ServiceImport or ServiceExport.
 func lawful(before, after *unstructured.Unstructured) error {
 	switch o := cmp.Or(before, after); {
 	case o.GetKind() == "ServiceExport":
 		if before == nil || after == nil || !reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) ||
 			!maps.Equal(before.GetLabels(), after.GetLabels()) {
-			return fmt.Errorf("the gateway has changed more than the status of ServiceExport %s", o.GetName())
+			return fmt.Errorf("Isthmus changed more than the status of ServiceExport %s", o.GetName())
 		}
 	case before != nil && !markedAs("ServiceImport", before),
 		after != nil && (!markedAs("ServiceImport", after) || o.GetNamespace() != exportNamespace):
 		return fmt.Errorf(
-			"the gateway has written the ServiceImport %s/%s, without its mark: %v, then %v",
+			"Isthmus wrote the ServiceImport %s/%s without its mark: %v, then %v",
 			o.GetNamespace(),
 			o.GetName(),
 			before,
@@ -95,8 +96,9 @@ func lawful(before, after *unstructured.Unstructured) error {
 	return nil
 }
 
-// importsWrong returns how ServiceImports, and the conditions of own ServiceExports, differ from
-// what is to be. To services it adds those of ServiceImports, nil where there may be any.
+// importsWrong returns how ServiceImports, and the conditions of local ServiceExports, differ from
+// what is expected. It adds the derived Services to services, with nil members where any are
+// allowed.
 func importsWrong(w *world, want, services map[string]members) error {
 	have, err := read[mcs.ServiceImport](w.clusters[0], "serviceimports")
 	exports, err2 := read[mcs.ServiceExport](w.clusters[0], "serviceexports")
@@ -118,7 +120,7 @@ func importsWrong(w *world, want, services map[string]members) error {
 		case vague(w, should), vague(w, is), should != nil && i == nil && s != nil && !marked(s):
 			services[name+derivedSuffix] = nil
 		case (i == nil) != (should == nil), !slices.Equal(is, should):
-			return fmt.Errorf("the ServiceImport %s is of %q, should be of %q: %+v", name, is, should, i)
+			return fmt.Errorf("the ServiceImport %s names clusters %q, should name %q: %+v", name, is, should, i)
 		case i.Spec.Type == mcs.ClusterSetIP:
 			services[name+derivedSuffix] = should
 		}
@@ -135,7 +137,7 @@ func importsWrong(w *world, want, services map[string]members) error {
 	return nil
 }
 
-// clustersOf returns the clusters that a ServiceImport (nil: there is none) names.
+// clustersOf returns the clusters that a ServiceImport names. If i is nil, there are none.
 func clustersOf(i *mcs.ServiceImport) (names members) {
 	if i == nil {
 		return nil
@@ -147,11 +149,11 @@ func clustersOf(i *mcs.ServiceImport) (names members) {
 	return names
 }
 
-// pending returns what the gateway's plan would change still.
+// pending returns an error if the plan of Isthmus still contains changes.
 func pending(ctx context.Context, s *simulation) error {
 	page, err := harness.ReadPage[adminapi.Exports](ctx, s.gateway.MetricsAddr(), "/debug/exports")
 	if err == nil && (page.Unread != "" || len(page.Changes) > 0) {
-		err = fmt.Errorf("the gateway's plan is not what is written: %s%+v", page.Unread, page.Changes)
+		err = fmt.Errorf("Isthmus' plan still contains changes: %s%+v", page.Unread, page.Changes)
 	}
 	return err
 }

@@ -13,36 +13,36 @@ import (
 	"isthmus/internal/spec"
 )
 
-// link is the Secrets that link a cluster, and what the gateway must do with them.
+// link describes the Secrets that link a cluster, and which of them Isthmus must use.
 type link struct {
 	secrets  []secret // oldest first
-	accepted string   // the Secret in use; empty: it is not linked
-	settled  bool     // the gateway is known to serve it
-	current  bool     // and by the credentials that are in the Secret now
-	made     int      // Secrets and tokens so far
-	old      []string // tokens that are in no Secret any more
+	accepted string   // the Secret in use; empty if the cluster is not linked
+	settled  bool     // Isthmus is known to serve the cluster
+	current  bool     // Isthmus is known to use the credentials that the Secret has now
+	made     int      // number of Secrets and tokens so far
+	old      []string // tokens that no Secret contains any more
 }
 
 type secret struct {
 	name, token string
-	bad         bool              // it can't be used: the one that it was before stays in use
-	wrong       bool              // its token is let in nowhere
-	annotations map[string]string // nil: those that it has already
+	bad         bool              // unusable: Isthmus keeps using the previous version
+	wrong       bool              // no API server accepts the token
+	annotations map[string]string // nil keeps the current annotations
 }
 
-// linkSteps change the links of a cluster that is not the local one.
+// linkSteps change the links of a linked cluster.
 var linkSteps = []step{
 	{"unlink", 4, func(w *world, c *cluster, _ string) string { return unlink(w, c) }},
 	{"link", 8, func(w *world, c *cluster, _ string) string { return relink(w, c) }},
 	{"rotate", 6, func(w *world, c *cluster, _ string) string { return rotate(w, c) }},
 	{"revoke old tokens", 3, func(w *world, c *cluster, _ string) string { return revoke(w, c) }},
-	{"spoil the Secret", 3, func(w *world, c *cluster, _ string) string { return spoil(w, c) }},
+	{"break the Secret", 3, func(w *world, c *cluster, _ string) string { return spoil(w, c) }},
 	{"wrong token", 3, func(w *world, c *cluster, _ string) string { return mistake(w, c) }},
 	{"second Secret", 3, func(w *world, c *cluster, _ string) string { return secondSecret(w, c) }},
-	{"older Secret goes", 3, func(w *world, c *cluster, _ string) string { return takeOver(w, c) }},
+	{"delete the older Secret", 3, func(w *world, c *cluster, _ string) string { return takeOver(w, c) }},
 }
 
-// write brings a Secret into the local cluster.
+// write creates or updates a Secret in the local cluster.
 func write(w *world, c *cluster, s secret) {
 	kubeconfig, err := c.api.Kubeconfig(c.proxy.Addr(), s.token)
 	w.err = errors.Join(w.err, err)
@@ -70,18 +70,18 @@ func write(w *world, c *cluster, s secret) {
 	w.put(w.clusters[0], "", o)
 }
 
-// settle notes that the gateway uses the Secrets as they are now.
+// settle notes that Isthmus uses the current Secrets.
 func (l *link) settle() {
 	l.settled = l.accepted != ""
 	l.current = l.settled && l.good()
 }
 
-// good reports whether the gateway can use all Secrets.
+// good reports whether Isthmus can use all Secrets.
 func (l *link) good() bool {
 	return !slices.ContainsFunc(l.secrets, func(s secret) bool { return s.bad || s.wrong })
 }
 
-// accept notes which Secret the gateway uses, after a change of the Secrets.
+// accept updates which Secret Isthmus uses, after a change of the Secrets.
 func accept(c *cluster) {
 	var list []spec.LinkSecret
 	for _, s := range c.link.secrets {
@@ -100,7 +100,7 @@ func remove(w *world, c *cluster, i int) {
 	w.delete(w.clusters[0], "", o)
 }
 
-// token returns a new one, which is let in.
+// token returns a new token that the API server accepts.
 func token(c *cluster) string {
 	c.link.made++
 	token := fmt.Sprintf("%s-%d", c.name, c.link.made)
@@ -126,7 +126,7 @@ func relink(w *world, c *cluster) string {
 	return "linked"
 }
 
-// rotate writes new credentials that work, and so corrects what is wrong with the Secret.
+// rotate writes new credentials, which also repairs a broken Secret.
 func rotate(w *world, c *cluster) string {
 	if len(c.link.secrets) == 0 {
 		return ""
@@ -136,7 +136,7 @@ func rotate(w *world, c *cluster) string {
 	return s.name + " rotated"
 }
 
-// revoke takes away tokens that are in no Secret, once the gateway has others.
+// revoke invalidates the tokens that no Secret contains, once Isthmus uses newer ones.
 func revoke(w *world, c *cluster) string {
 	l := &c.link
 	if !l.current || len(l.old) == 0 {
@@ -152,13 +152,13 @@ func revoke(w *world, c *cluster) string {
 	return "revoked " + strings.Join(old, " ")
 }
 
-// spoil makes a Secret one that can't be used.
+// spoil makes a Secret unusable.
 func spoil(w *world, c *cluster) string { return damage(w, c, secret{bad: true}) }
 
-// mistake writes credentials that are let in nowhere.
+// mistake writes credentials that no API server accepts.
 func mistake(w *world, c *cluster) string { return damage(w, c, secret{wrong: true}) }
 
-// damage makes the only Secret one that does not work. The gateway knows the one before.
+// damage breaks the only Secret of a cluster. Isthmus already uses the previous version.
 func damage(w *world, c *cluster, how secret) string {
 	if !c.link.settled || len(c.link.secrets) != 1 {
 		return ""
@@ -167,10 +167,10 @@ func damage(w *world, c *cluster, how secret) string {
 	c.link.made++
 	how.token = fmt.Sprintf("%s-wrong-%d", c.name, c.link.made)
 	write(w, c, how)
-	return how.name + " does not work any more"
+	return how.name + " no longer works"
 }
 
-// secondSecret makes another Secret for the cluster, which is not used while the first one is.
+// secondSecret creates a second Secret for a cluster. Isthmus keeps using the first one.
 func secondSecret(w *world, c *cluster) string {
 	if len(c.link.secrets) != 1 || c.link.secrets[0].bad || c.link.secrets[0].wrong {
 		return ""
@@ -181,12 +181,12 @@ func secondSecret(w *world, c *cluster) string {
 	return s.name + " besides " + c.link.secrets[0].name
 }
 
-// takeOver deletes the first of two Secrets: the other takes over.
+// takeOver deletes the first of two Secrets, so that Isthmus uses the second one.
 func takeOver(w *world, c *cluster) string {
 	if len(c.link.secrets) != 2 {
 		return ""
 	}
 	gone := c.link.secrets[0].name
 	remove(w, c, 0)
-	return gone + " deleted, there is " + c.link.secrets[0].name
+	return gone + " deleted, remaining: " + c.link.secrets[0].name
 }

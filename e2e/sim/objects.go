@@ -16,9 +16,9 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-const namespace = "sim" // of all but Secrets and Nodes
+const namespace = "sim" // of all objects except Secrets and Nodes
 
-// objects are what a cluster's API server holds, by name. An object is never changed once it is in here.
+// objects holds the objects of a cluster's API server, by name. The objects are immutable.
 type objects struct {
 	services    map[string]*corev1.Service
 	slices      map[string]*discoveryv1.EndpointSlice
@@ -36,7 +36,7 @@ func newObjects() objects {
 		map[string]*corev1.Node{}}
 }
 
-// set notes an object that has been put, or (not there) deleted. Secrets are not noted: see link.
+// set records an object that was put or, if there is false, deleted. Secrets are recorded in link.
 func (o *objects) set(obj runtime.Object, there bool) {
 	switch obj := obj.(type) {
 	case *corev1.Service:
@@ -66,7 +66,7 @@ func note[O metav1.Object](all map[string]O, o O, there bool) {
 	}
 }
 
-// slicesOf returns the slices of a service, in order of their names.
+// slicesOf returns the slices of a service, sorted by name.
 func (o *objects) slicesOf(service string) []*discoveryv1.EndpointSlice {
 	var list []*discoveryv1.EndpointSlice
 	for _, l := range o.slices {
@@ -78,7 +78,7 @@ func (o *objects) slicesOf(service string) []*discoveryv1.EndpointSlice {
 	return list
 }
 
-// named returns the objects whose names have a prefix, in order.
+// named returns the objects whose names begin with prefix, sorted.
 func named[O any](all map[string]O, prefix string) []O {
 	var list []O
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -91,7 +91,7 @@ func named[O any](all map[string]O, prefix string) []O {
 
 func newService(name string) *corev1.Service { return headless(kube.Service(namespace, name)) }
 
-// headless makes a Service headless, and returns it: the simulated API server assigns no cluster IPs.
+// headless makes o headless and returns it, since the simulated API server assigns no cluster IPs.
 func headless(o *corev1.Service) *corev1.Service {
 	o.Spec.ClusterIP = corev1.ClusterIPNone
 	return o
@@ -103,13 +103,13 @@ func newEndpoint(ip, pod, zone string) discoveryv1.Endpoint {
 	return e
 }
 
-// look is what Pods of a service can differ in.
+// look describes how the Pods of a service differ.
 type look struct {
 	meshed bool
-	silent bool // its proxy has no variables with its ports
+	silent bool // the proxy has no variables that give its ports
 	opaque string
 	owner  metav1.OwnerReference
-	hash   string // empty: none
+	hash   string // if empty, the Pod has no hash label
 }
 
 func newPod(name, service string, l look) *corev1.Pod {
@@ -133,7 +133,7 @@ func newPod(name, service string, l look) *corev1.Pod {
 	return o
 }
 
-// newProfile is a ServiceProfile of a Service, with routes.
+// newProfile returns a ServiceProfile with routes for a Service.
 func newProfile(service string, routes []string) *unstructured.Unstructured {
 	var list []any
 	for _, route := range routes {
@@ -142,5 +142,5 @@ func newProfile(service string, routes []string) *unstructured.Unstructured {
 	return kube.ServiceProfile(namespace, service, list...)
 }
 
-// fullName is how clients name a Service.
+// fullName returns the DNS name of a Service.
 func fullName(service string) string { return kube.FullName(namespace, service) }

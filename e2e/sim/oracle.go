@@ -16,42 +16,42 @@ import (
 	"isthmus/internal/spec"
 )
 
-// The oracle computes what clients must hold, from nothing but the objects in the clusters and
-// which clusters are linked. Package spec has the rules. The oracle gives it the objects, and
-// computes everything anew.
+// The oracle computes what clients must hold from two inputs: the objects in the clusters, and
+// which clusters are linked. Package spec has the rules. The oracle computes each answer from
+// scratch.
 
-// view is a Service as clients in a zone (empty: not known) see it.
+// view is a Service as seen from a zone. The zone is empty if it is unknown.
 type view struct{ service, zone string }
 
-// answer is what a service is for clients.
+// answer is what clients should get for a view.
 type answer struct {
-	code      codes.Code // what a stream that opens ends with; OK: it is served
+	code      codes.Code // the status that rejects a stream; OK if the Service is served
 	exists    bool
-	endpoints map[netip.AddrPort]endpoint // that clients hold in the end
-	served    map[netip.AddrPort]endpoint // that clients hold if all tiers are in use
+	endpoints map[netip.AddrPort]endpoint // endpoints that clients hold once nothing changes
+	served    map[netip.AddrPort]endpoint // endpoints that clients hold if all tiers are in use
 	vague     bool                        // which tiers are in use depends on clusters that are away
-	offers    map[offer]grade             // all that there are, those that lose an address to another too
-	least     int                         // so many endpoints suffice; 1 for a percentage
+	offers    map[offer]grade             // all offers, including those that lose an address to another
+	least     int                         // number of endpoints that suffice; 1 if min-ready is a percentage
 }
 
-// offer is an address, and who offers it.
+// offer is an address and the Pod that offers it.
 type offer struct {
 	addr    netip.AddrPort
 	cluster string
 	pod     string
 }
 
-// grade is how certain it is that clients hold what is offered.
+// grade is how certain it is that clients hold an offer.
 type grade int
 
 const (
-	unused   grade = iota // they may not, or another cluster's endpoint at the address
+	unused   grade = iota // perhaps not, or clients hold another cluster's endpoint at the address
 	reserved              // if there is nothing better
-	useful                // if tiers before do not suffice
+	useful                // if earlier tiers do not suffice
 	certain               // always
 )
 
-// ask answers for a service of the local cluster.
+// ask computes the answer for a view of a local Service.
 func ask(w *world, v view) answer {
 	a := answer{
 		endpoints: map[netip.AddrPort]endpoint{},
@@ -79,11 +79,11 @@ func ask(w *world, v view) answer {
 	return a
 }
 
-// asSpec returns the objects of a cluster's namespace, in the form that package spec reads.
+// asSpec returns the objects of a cluster's namespace, in the form that package spec uses.
 func asSpec(c *cluster) *spec.Namespace {
 	n := &spec.Namespace{
 		Name: namespace,
-		// No port that Services have here is opaque by default.
+		// No port of a Service in this package is opaque by default.
 		Mesh:           spec.Mesh{TrustDomain: domain, ControllerNamespace: kube.LinkNamespace},
 		Services:       c.services,
 		EndpointSlices: c.slices,
@@ -109,8 +109,8 @@ func asSpec(c *cluster) *spec.Namespace {
 // domain is the trust domain and the DNS domain of all clusters.
 const domain = "cluster.local"
 
-// offered returns the slices that a cluster offers of a service: those of its Pods, or its gateways
-// if clients reach it through them.
+// offered returns the slices that a cluster offers for a service. They contain its Pods, or its
+// Linkerd gateways if clients reach the cluster through them.
 func offered(w *world, c *cluster, service string) (list []spec.Slice) {
 	backends := asSpec(c).Backends(service, kube.ServicePort)
 	if behind(w, c) {
@@ -134,13 +134,14 @@ func offered(w *world, c *cluster, service string) (list []spec.Slice) {
 	return list
 }
 
-// endpoint is what clients are sent about an address.
+// endpoint is what Isthmus sends about an address.
 type endpoint struct {
 	spec.Backend
 	cluster *cluster
 }
 
-// text returns, to compare, all that a client of a zone (empty: unknown) is sent about the endpoint.
+// text describes everything that Isthmus sends about the endpoint to clients in a zone. The zone is
+// empty if it is unknown.
 func (e endpoint) text(zone string) string {
 	labels := maps.Clone(e.Labels)
 	if e.cluster.number != 0 {
@@ -163,10 +164,11 @@ func (e endpoint) text(zone string) string {
 	return describe(labels, e.DNS, e.hint())
 }
 
-// authorityLabel stands for the authority that requests get, which is no label.
+// authorityLabel is the key under which text and textOf show the authority override, which is not a
+// label.
 const authorityLabel = "(authority)"
 
-// hint returns the protocol that proxies are told to use.
+// hint returns the protocol hint that Isthmus sends.
 func (e endpoint) hint() string {
 	switch {
 	case e.Kind != "" && !e.Meshed:

@@ -13,21 +13,21 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// Labels of the ConfigMaps that store the copy of a lost cluster.
+// These are labels of the ConfigMaps that store a copy of a lost cluster.
 const (
 	copiedCluster    = "isthmus.io/cache-cluster"
 	copiedGeneration = "isthmus.io/cache-generation"
 )
 
-// replaced is the name of an outage in the report.
-const replaced = "replace the gateway"
+// restarted is the name of an outage in Report.Steps.
+const restarted = "restart Isthmus"
 
-// outageEvery is the number of rounds, on average, after which a replica is replaced during an outage.
+// outageEvery is the average number of rounds between outages.
 const outageEvery = 6
 
-// outage makes a linked cluster unreachable, and replaces the replica once a copy of the cluster is
-// stored. The clients must keep all endpoints of the cluster, before and after the cluster returns.
-// Before the outage, all other faults end, and all links get credentials that work.
+// outage makes a linked cluster unreachable, and restarts Isthmus once it has stored a copy of the
+// cluster. Clients must keep all endpoints of the cluster, before and after the cluster returns.
+// Before an outage, all other faults end, and all links get credentials that work.
 func outage(ctx context.Context, s *simulation, round int) error {
 	w := s.world
 	if !w.chance(outageEvery) || !w.cfg.Faults.MatchString(refuse) {
@@ -42,7 +42,7 @@ func outage(ctx context.Context, s *simulation, round int) error {
 			continue
 		}
 		linked = append(linked, c)
-		if !c.link.good() { // a new replica does not know the earlier credentials
+		if !c.link.good() { // a restarted Isthmus does not know the previous credentials
 			s.story.note("", c.name+": "+rotate(w, c))
 		}
 	}
@@ -67,7 +67,7 @@ func outage(ctx context.Context, s *simulation, round int) error {
 		return err
 	}
 	lost.proxy.ResetAll()
-	s.story.note("", lost.name+": outage, and the gateway is replaced")
+	s.story.note("", lost.name+": outage, and Isthmus is restarted")
 	if err := harness.Poll(ctx, time.Minute, 100*time.Millisecond, func() error {
 		now, err := copies(w, lost)
 		for generation := range now {
@@ -88,7 +88,7 @@ func outage(ctx context.Context, s *simulation, round int) error {
 		return err
 	}
 	s.ready.suspend(false)
-	s.report.Steps[replaced]++
+	s.report.Steps[restarted]++
 	if err := settle(ctx, s, round); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func outage(ctx context.Context, s *simulation, round int) error {
 	return settle(ctx, s, round)
 }
 
-// copies returns the generations of the copies of a cluster.
+// copies returns the generations of the stored copies of a cluster.
 func copies(w *world, c *cluster) (map[string]bool, error) {
 	list, err := w.clusters[0].api.Objects("configmaps", kube.LinkNamespace)
 	generations := make(map[string]bool)

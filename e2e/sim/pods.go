@@ -8,7 +8,8 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// replace deletes a Pod and makes another one of its name, as a StatefulSet does, at the same address.
+// replace deletes a Pod and creates another one with the same name and address, as a StatefulSet
+// does.
 func replace(w *world, c *cluster, s string) string {
 	l, i := anyEndpoint(w, c, s)
 	if l == nil {
@@ -24,7 +25,7 @@ func replace(w *world, c *cluster, s string) string {
 	return pod.Name
 }
 
-// late deletes a Pod that its slice goes on to name, or brings one back.
+// late deletes a Pod that a slice still names, or creates it again.
 func late(w *world, c *cluster, s string) string {
 	l, i := anyEndpoint(w, c, s)
 	if l == nil {
@@ -39,7 +40,7 @@ func late(w *world, c *cluster, s string) string {
 	return "with " + name + " again"
 }
 
-// relabel changes what differs between Pods: whether it is meshed, where its proxy listens, opaque ports.
+// relabel recreates a Pod with other settings of its mesh proxy and other opaque ports.
 func relabel(w *world, c *cluster, s string) string {
 	l, i := anyEndpoint(w, c, s)
 	if l == nil {
@@ -61,7 +62,7 @@ func relabel(w *world, c *cluster, s string) string {
 	return name
 }
 
-// toggleOwner deletes a ReplicaSet, whose Pods stay, or makes one.
+// toggleOwner deletes a ReplicaSet but not its Pods, or creates one.
 func toggleOwner(w *world, c *cluster, s string) string {
 	if all := named(c.replicaSets, s+"-"); len(all) > 0 && w.chance(2) {
 		o := pick(w, all)
@@ -73,7 +74,7 @@ func toggleOwner(w *world, c *cluster, s string) string {
 	return name + " created"
 }
 
-// junk makes Pods that no slice names, or deletes them.
+// junk creates Pods that no slice names, or deletes them.
 func junk(w *world, c *cluster, s string) string {
 	all := named(c.pods, s+"-junk-")
 	if len(all) > 20 {

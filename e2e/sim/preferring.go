@@ -11,7 +11,7 @@ import (
 	"isthmus/internal/spec"
 )
 
-// anyPreference gives a copy of a Service any preference, or none.
+// anyPreference returns a copy of a Service with random annotations for its preference, or without.
 func anyPreference(w *world, o *corev1.Service) *corev1.Service {
 	o = o.DeepCopy()
 	if o.Annotations == nil {
@@ -42,11 +42,12 @@ func anyReturn(w *world) string {
 	return pick(w, []string{"0s", "300ms", "1s", "2s", "-1s", "2h", "soon"})
 }
 
-// longestSteering is how long it may take here until nothing returns, or is taken out, any more: a cluster that is lost
-// after 2 s, or cordoned over 2 s, and a return after 2 s over 2 s.
+// longestSteering is how long fail-backs, losses and cordons can take in this package. A cluster is
+// lost after at most 2 s, a cordon takes at most 2 s, and return-after and return-over are at most
+// 2 s each.
 const longestSteering = 6 * time.Second
 
-// anyTiers returns tiers of some terms, each there once; sometimes what can't be read.
+// anyTiers returns random tiers of distinct terms, or sometimes an invalid value.
 func anyTiers(w *world) string {
 	if w.chance(8) {
 		return pick(w, []string{
@@ -75,7 +76,7 @@ func anyTiers(w *world) string {
 	return text
 }
 
-// keepPreference copies the preference of a Service that is to be replaced, if there is one.
+// keepPreference copies the preference from old to o. If old is nil, it does nothing.
 func keepPreference(o, old *corev1.Service) *corev1.Service {
 	if old == nil {
 		return o
@@ -92,7 +93,7 @@ func keepPreference(o, old *corev1.Service) *corev1.Service {
 	return o
 }
 
-// changePreference gives a Service that clients ask for another preference.
+// changePreference changes the preference of a Service that clients subscribe to.
 func changePreference(w *world, local *cluster, s string) string {
 	of := pick(w, []string{federatedName(s), federatedName(s), federatedName(s), s, mirrorName(s, mirrored(w, s)[0])})
 	o := local.services[of]
@@ -108,7 +109,7 @@ func changePreference(w *world, local *cluster, s string) string {
 	return text
 }
 
-// drain makes all endpoints of a service in a cluster unready, slice by slice, or all ready again.
+// drain makes all endpoints of a service in a cluster unready, slice by slice, or all ready.
 func drain(w *world, c *cluster, s string) string {
 	all := c.slicesOf(s)
 	if len(all) == 0 {

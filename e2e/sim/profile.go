@@ -13,15 +13,15 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// profile is what clients are sent about a Service besides its endpoints.
+// profile is the part of a DestinationProfile that is checked.
 type profile struct {
 	name   string
 	opaque bool
 	routes []string
 }
 
-// expectedProfile returns that of a Service, from the objects of the local cluster alone, whatever the
-// Service is made of; not ok: there is no such Service.
+// expectedProfile returns the profile of a Service. It only depends on objects of the local
+// cluster. If ok is false, the Service does not exist.
 func expectedProfile(w *world, service string) (p profile, ok bool) {
 	local := w.clusters[0]
 	o := local.services[service]
@@ -39,7 +39,6 @@ func expectedProfile(w *world, service string) (p profile, ok bool) {
 	return p, true
 }
 
-// profileOf returns the profile of a message.
 func profileOf(m *pb.DestinationProfile) profile {
 	p := profile{name: m.GetFullyQualifiedName(), opaque: m.GetOpaqueProtocol()}
 	for _, route := range m.GetRoutes() {
@@ -48,7 +47,7 @@ func profileOf(m *pb.DestinationProfile) profile {
 	return p
 }
 
-// wrongProfile returns why a client does not have the profile that it should.
+// wrongProfile returns an error if a client does not have the profile that it should.
 func wrongProfile(w *world, service string, now proxy.Snapshot) error {
 	want, exists := expectedProfile(w, service)
 	refused := now.Phase == proxy.Ended && status.Code(now.Err) == codes.NotFound
@@ -56,7 +55,7 @@ func wrongProfile(w *world, service string, now proxy.Snapshot) error {
 	case refused && !exists:
 		return nil
 	case now.Phase != proxy.Open || now.First == nil:
-		return fmt.Errorf("the stream is not open, or has had no message: %w", now.Err)
+		return fmt.Errorf("the stream is not open, or has received no message: %w", now.Err)
 	}
 	got := profileOf(now.Profile.Profile())
 	if got.name != want.name || got.opaque != want.opaque || !slices.Equal(got.routes, want.routes) {

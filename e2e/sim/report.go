@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Report is what a run has come to.
+// Report summarizes a run.
 type Report struct {
 	Seed     uint64
 	Clusters int
 	Services int
 	Clients  int
-	Rounds   int            // checked
-	Away     int            // of them with clusters that stayed away
-	Steps    map[string]int // how often each thing was done
-	Writes   int            // of objects
-	Written  int            // Services for exports that were as they should be, in all checks
-	Opens    int64          // of streams
-	Messages int64          // to clients
-	Gap      time.Duration  // the longest time in which the machine did not let the simulator run
-	Late     int            // first messages after more than 3 s, in rounds with such gaps
-	Worst    time.Duration  // until all clients held what they should
-	WorstIn  int            // the round of it
-	Lagging  time.Duration  // the same of rounds after faults whose clusters are asked again only within 30 s
+	Rounds   int            // number of rounds that were checked
+	Away     int            // rounds in which clusters stayed away
+	Steps    map[string]int // how often each step was made
+	Writes   int            // writes of objects
+	Written  int            // Services for exports that were correct, summed over all checks
+	Opens    int64          // opened streams
+	Messages int64          // messages to clients
+	Gap      time.Duration  // the longest time for which the machine paused the simulator
+	Late     int            // first messages after more than 3 s, in rounds with a long Gap
+	Worst    time.Duration  // the longest time until all clients held what they should
+	WorstIn  int            // the round of Worst
+	Lagging  time.Duration  // like Worst, for rounds after faults that make Isthmus back off for long
 	Median   time.Duration
 	Took     time.Duration
 
@@ -40,7 +40,7 @@ func newReport(cfg Config) Report {
 		Steps: map[string]int{}, out: cfg.Out, began: time.Now()}
 }
 
-// settled notes that a round has ended well.
+// settled records that a round was successful.
 func (r *Report) settled(round int, took time.Duration, w *world, cs *clients) {
 	r.Rounds = round
 	away := len(away(w))
@@ -62,20 +62,20 @@ func (r *Report) settled(round int, took time.Duration, w *world, cs *clients) {
 		r.Messages += c.stream.Status().Messages
 	}
 	r.Took = time.Since(r.began)
-	fmt.Fprintf(r.out, "round %d: %d writes and %d messages so far; all as it should be after %v; %d clusters away\n",
+	fmt.Fprintf(r.out, "round %d: %d writes and %d messages so far; converged after %v; %d clusters away\n",
 		round, r.Writes, r.Messages, took.Round(time.Millisecond), away)
 }
 
-// String returns the report in some lines.
+// String returns the report as several lines.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d clusters, %d services, %d clients; %d rounds in %v, %d of them with clusters away\n",
 		r.Seed, r.Clusters, r.Services, r.Clients, r.Rounds, r.Took.Round(time.Second), r.Away)
-	fmt.Fprintf(&b, "%d objects written, %d streams opened, %d messages; %d Services for exports as they should be\n",
+	fmt.Fprintf(&b, "%d objects written, %d streams opened, %d messages; %d correct Services for exports\n",
 		r.Writes, r.Opens, r.Messages, r.Written)
 	fmt.Fprintf(
 		&b,
-		"convergence: median %v, worst %v (round %d); worst after optional resources were refused, or answers did "+
+		"convergence: median %v, worst %v (round %d); worst after optional resources were forbidden, or responses did "+
 			"not end, %v\n",
 		r.Median.Round(time.Millisecond),
 		r.Worst.Round(time.Millisecond),
@@ -84,7 +84,7 @@ func (r Report) String() string {
 	)
 	fmt.Fprintf(
 		&b,
-		"the simulator was paused for %v at most; first messages that were late in rounds like that: %d\n",
+		"the simulator was paused for %v at most; late first messages in such rounds: %d\n",
 		r.Gap.Round(time.Millisecond),
 		r.Late,
 	)

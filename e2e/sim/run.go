@@ -12,13 +12,12 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// simulation is one run.
 type simulation struct {
 	cfg     Config
 	world   *world
 	gateway *harness.Replica
 	clients *clients
-	tenant  *clients // of the hostile tenant
+	tenant  *clients // the clients of the hostile tenant
 	audit   *audit
 	story   *story
 	pulse   pulse
@@ -26,8 +25,8 @@ type simulation struct {
 	report  Report
 }
 
-// Run simulates until the rounds or the time are over, or something is not as it should be: that is a *Failure. Other
-// errors mean that the simulation itself did not work.
+// Run simulates until the rounds or the duration are over, or a check fails. A failed check is
+// returned as a *Failure. Any other error means that the simulation itself failed.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if err := cfg.validate(); err != nil {
 		return Report{}, err
@@ -95,14 +94,15 @@ func (s *simulation) rounds(ctx context.Context) error {
 	return nil
 }
 
-// round does some steps and then checks everything.
+// round makes some steps and then checks everything.
 func (s *simulation) round(ctx context.Context, round int) error {
 	w := s.world
 	w.exports.round = round
 	w.exports.race(rand.New(rand.NewPCG(s.cfg.Seed, uint64(round))))
-	// Some rounds are quick, and some last long enough for the gateway to notice silent connections.
+	// Some rounds are quick. Others last long enough for Isthmus to notice silent connections.
 	pace := int64(s.cfg.Pace) * pick(w, []int64{0, 1, 1, 2, 10}) / 2
-	// After many steps changes have met in many ways; after few one that was overlooked still shows.
+	// After many steps, changes have met in many ways. After few steps, a change that Isthmus
+	// missed still shows.
 	for range max(1, s.cfg.Steps*pick(w, []int{1, 3, 10, 10})/10) {
 		if err := s.step(); err != nil {
 			return err
@@ -111,7 +111,8 @@ func (s *simulation) round(ctx context.Context, round int) error {
 			return err
 		}
 	}
-	// Often all is healed before the check, and as often some clusters stay away.
+	// In half of the rounds, all faults are healed before the check. In the others, some clusters
+	// stay away.
 	all := w.chance(2)
 	for i, c := range w.clusters {
 		if all || i == 0 {
@@ -129,10 +130,10 @@ func (s *simulation) round(ctx context.Context, round int) error {
 	return settle(ctx, s, round)
 }
 
-// step does one thing.
+// step makes one random step.
 func (s *simulation) step() error {
 	w := s.world
-	for { // until there was something to do it with
+	for { // until a step was possible
 		switch n := w.rng.IntN(120); {
 		case n < 68:
 			if s.change(endpointSteps, pick(w, w.clusters), pick(w, w.services)) {
@@ -178,7 +179,8 @@ func (s *simulation) step() error {
 	}
 }
 
-// change does one of the steps to a service of a cluster (nil: those of clients are about none); false: it could not.
+// change makes one of the steps, for a service of a cluster. It returns false if the step was not
+// possible. For steps of clients, c is nil.
 func (s *simulation) change(from []step, c *cluster, service string) bool {
 	k := weighted(s.world, from)
 	text := k.do(s.world, c, service)
@@ -194,7 +196,7 @@ func (s *simulation) change(from []step, c *cluster, service string) bool {
 	return true
 }
 
-// weighted picks one of the list, by weight.
+// weighted picks one of the list by weight.
 func weighted(w *world, list []step) step {
 	sum := 0
 	for _, k := range list {

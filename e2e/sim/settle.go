@@ -12,11 +12,12 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// arrested is a time between two beats of the pulse that is too long to blame the gateway for being late.
+// arrested is the longest time between two beats of the pulse after which a late message still
+// counts as an error.
 const arrested = 300 * time.Millisecond
 
-// settle waits until all clients hold what they should, checks what they have seen on the way, and begins anew. Nothing
-// changes meanwhile, so the answers stay what they are.
+// settle waits until all clients hold what they should, checks what they saw meanwhile, and starts
+// a new period of the audit. Nothing changes meanwhile, so the answers stay valid.
 func settle(ctx context.Context, s *simulation, round int) error {
 	w := s.world
 	answers := map[view]answer{}
@@ -44,7 +45,7 @@ func settle(ctx context.Context, s *simulation, round int) error {
 			return failure(
 				s, round,
 				c,
-				fmt.Errorf("the client does not hold what it should %v after the last change: %w", within, err),
+				fmt.Errorf("the client does not hold what it should, %v after the last change: %w", within, err),
 			)
 		}
 	}
@@ -69,7 +70,7 @@ func settle(ctx context.Context, s *simulation, round int) error {
 		for _, c := range w.clusters[1:] {
 			c.link.settle()
 			c.troubled = c.fault != nil ||
-				time.Now().Before(w.lagging) // an answer that does not end may still be under way
+				time.Now().Before(w.lagging) // an endless response may still be in progress
 		}
 	}
 	if err := exported(ctx, s, round); err != nil {
@@ -79,7 +80,7 @@ func settle(ctx context.Context, s *simulation, round int) error {
 	return nil
 }
 
-// healthy returns an error unless the gateway is there, and has been ready all the time.
+// healthy returns an error unless Isthmus is running, and was ready all the time.
 func healthy(ctx context.Context, s *simulation) error {
 	if err := s.gateway.Check(ctx); err != nil {
 		return err
@@ -87,8 +88,9 @@ func healthy(ctx context.Context, s *simulation) error {
 	return s.ready.err()
 }
 
-// linked waits until the gateway shows all linked clusters as ready, with the newest credentials if
-// those work, and warns of Servers that cost too much. That it does not answer is an error at once.
+// linked waits until Isthmus shows all linked clusters as ready, and uses the newest credentials
+// that work. It also waits for the warning about Servers that cost too much. If the page cannot be
+// read, linked fails at once.
 func linked(ctx context.Context, s *simulation, within time.Duration) error {
 	var failed error
 	late := harness.Poll(ctx, within, 50*time.Millisecond, func() error {
@@ -110,17 +112,17 @@ func linked(ctx context.Context, s *simulation, within time.Duration) error {
 	return errors.Join(failed, late)
 }
 
-// readiness notices when the gateway is not ready: once it has been, nothing that clusters and
-// clients do may change that.
+// readiness records when Isthmus is not ready. After Isthmus was ready once, nothing that clusters
+// and clients do may make it unready.
 type readiness struct {
 	mu        sync.Mutex
-	refused   error // the first time, if there was one
-	suspended bool  // the gateway is being replaced
+	refused   error // the first error, if any
+	suspended bool  // Isthmus is being restarted
 }
 
 const readyEvery = 20 * time.Millisecond
 
-// run asks all along, until ctx ends or it is refused.
+// run calls ask until ctx ends or ask fails.
 func (r *readiness) run(ctx context.Context, ask func(context.Context) error) {
 	tick := time.NewTicker(readyEvery)
 	defer tick.Stop()
@@ -139,7 +141,8 @@ func (r *readiness) run(ctx context.Context, ask func(context.Context) error) {
 	}
 }
 
-// refuse notes why the gateway is not ready. While it is being replaced, refuse returns false.
+// refuse records why Isthmus is not ready. During a restart of Isthmus, it does nothing and returns
+// false.
 func (r *readiness) refuse(why error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,30 +153,30 @@ func (r *readiness) refuse(why error) bool {
 	return true
 }
 
-// suspend makes run ignore that the gateway is not ready, or ends that.
+// suspend makes run ignore errors. If on is false, run reports them again.
 func (r *readiness) suspend(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.suspended = on
 }
 
-// err returns why the gateway was not ready all along.
+// err returns why Isthmus was not ready at some time.
 func (r *readiness) err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.refused
 }
 
-// pulseBeat is how often a pulse looks at the clock.
+// pulseBeat is the time between two beats of a pulse.
 const pulseBeat = 10 * time.Millisecond
 
-// pulse notices when the machine does not let this process run. Another process of the same
-// machine, such as Isthmus, cannot be held to limits of time then. It beats while it runs. The zero
-// value is ready for use. Its methods may be called concurrently.
+// pulse detects when the machine pauses this process. Other processes on the machine, such as
+// Isthmus, are then probably paused too, so time limits do not apply. The zero value is ready to
+// use. The methods may be called concurrently.
 type pulse struct {
 	mu   sync.Mutex
 	last time.Time
-	most time.Duration // between two beats, since Longest was asked
+	most time.Duration // the longest time between two beats since the last call of Longest
 }
 
 // Run beats until ctx ends.
@@ -201,7 +204,7 @@ func (p *pulse) note() {
 	p.last = now
 }
 
-// Longest returns the longest time between two beats since it was last asked.
+// Longest returns the longest time between two beats since the last call.
 func (p *pulse) Longest() time.Duration {
 	p.note()
 	p.mu.Lock()

@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSimulation is a short run, with all faults but the one that takes half a minute to get over.
+// TestSimulation makes a short run with all faults except optional, after which Isthmus backs off for
+// half a minute.
 func TestSimulation(t *testing.T) {
 	report, err := Run(t.Context(), Config{
 		Seed:      1,
@@ -35,19 +36,19 @@ func TestSimulation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if report.Rounds != 14 || report.Writes == 0 || report.Written == 0 || report.Messages == 0 {
-		t.Error("nothing has happened")
+		t.Error("the report has no rounds, writes or messages")
 	}
-	if report.Steps[replaced] == 0 {
-		t.Error("no replica was replaced during an outage")
+	if report.Steps[restarted] == 0 {
+		t.Error("no outage with a restart of Isthmus")
 	}
 }
 
-// TestSameSeed: what happens follows from the seed.
+// TestSameSeed checks that the same seed yields the same steps, and another seed other steps.
 func TestSameSeed(t *testing.T) {
 	one, again, other := happens(t, 7), happens(t, 7), happens(t, 8)
 	for i := range one {
 		if i >= len(again) || one[i] != again[i] {
-			t.Fatalf("step %d: %q, and the second time %q", i, one[i], again[i:])
+			t.Fatalf("step %d: %q in the first run, %q in the second", i, one[i], again[i:])
 		}
 	}
 	if len(one) != len(again) || slices.Equal(one, other) {
@@ -60,14 +61,14 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// TestStoryOfClients: what clients do is not said of a cluster.
+// TestStoryOfClients checks that the steps of clients name no cluster.
 func TestStoryOfClients(t *testing.T) {
 	if !slices.ContainsFunc(happens(t, 7), func(text string) bool { return strings.HasPrefix(text, "reconnect: ") }) {
-		t.Error("no client reconnects, or a cluster is said to")
+		t.Error("no client reconnects, or the event names a cluster")
 	}
 }
 
-// happens returns what the steps of some rounds do, without a gateway.
+// happens returns the events of some rounds, without running Isthmus.
 func happens(t *testing.T, seed uint64) (texts []string) {
 	cfg := Config{Seed: seed, Clusters: 4, Services: 3, Endpoints: 3, Clients: 20, Faults: regexp.MustCompile("")}
 	w, err := newWorld(cfg)

@@ -14,7 +14,7 @@ import (
 	"isthmus/internal/spec"
 )
 
-// annotations returns those of the Secret in use.
+// annotations returns the annotations of the Secret in use.
 func annotations(c *cluster) map[string]string {
 	i := slices.IndexFunc(c.link.secrets, func(s secret) bool { return s.name == c.link.accepted })
 	if i < 0 {
@@ -23,7 +23,8 @@ func annotations(c *cluster) map[string]string {
 	return c.link.secrets[i].annotations
 }
 
-// settings returns how a cluster is used: by flags for the local one, or by its link Secret.
+// settings returns how a cluster is used. Flags decide for the local cluster, and the link Secret
+// for any other.
 func settings(w *world, c *cluster) spec.LinkSettings {
 	var defaults spec.LinkSettings
 	if c.number == 0 {
@@ -36,9 +37,9 @@ func settings(w *world, c *cluster) spec.LinkSettings {
 	return defaults.With(map[string]string{spec.WhenLostKey: w.flags.whenLost}).With(annotations(c))
 }
 
-// standing returns what a cluster's comes to in the end while nothing changes. Of most faults, and
-// that they are over, the gateway learns late, so that it is doubtful whether the cluster is lost;
-// while it can't be reached, it certainly is.
+// standing returns the standing that a cluster has once nothing changes. Isthmus notices most
+// faults, and their end, with a delay, so doubtful reports whether the cluster may count as lost.
+// While a cluster refuses connections, it certainly counts as lost.
 func standing(w *world, c *cluster) (s spec.Standing, doubtful bool) {
 	settings := settings(w, c)
 	dead := behind(w, c) && spec.AllDead(specGateways(c))
@@ -52,13 +53,14 @@ func standing(w *world, c *cluster) (s spec.Standing, doubtful bool) {
 	return now, c.troubled
 }
 
-// takenOut reports whether clients hold nothing of a cluster in the end, even if it is away.
+// takenOut reports whether clients hold no endpoint of a cluster once nothing changes, even if the
+// cluster is away.
 func takenOut(w *world, c *cluster) bool {
 	s, _ := standing(w, c)
 	return s == spec.Withdrawn
 }
 
-// regionOf is where a cluster is, as far as the gateway can know; empty: it can't.
+// regionOf returns the region of a cluster, as far as Isthmus can know it, or "".
 func regionOf(w *world, c *cluster) string {
 	var list []string
 	for _, node := range c.nodes {
@@ -67,13 +69,12 @@ func regionOf(w *world, c *cluster) string {
 	return cmp.Or(settings(w, c).Region, spec.CommonRegion(list))
 }
 
-// spreading reports whether a cordon, or its end, may still be taking effect.
+// spreading reports whether a cordon, or its end, may not be complete yet.
 func spreading(c *cluster) bool { return time.Now().Before(c.spreadUntil) }
 
-// regions are the names that Nodes and Secrets have.
 var regions = []string{"region-1", "region-2"}
 
-// standingSteps change how far clusters are used, and where they are.
+// standingSteps change the standing and the region of clusters.
 var standingSteps = []step{
 	{"cordon", 6, func(w *world, c *cluster, _ string) string {
 		return annotate(w, c, spec.CordonKey, []string{"", "false", "false", "last-resort", "true", "yes"})
@@ -93,7 +94,7 @@ var standingSteps = []step{
 	{"region of Nodes", 3, moveNodes},
 }
 
-// annotate gives an annotation of a link Secret one of these values; empty: none.
+// annotate sets an annotation of a link Secret to one of the values. The empty value removes it.
 func annotate(w *world, c *cluster, key string, values []string) string {
 	if len(c.link.secrets) == 0 {
 		return ""
@@ -114,7 +115,7 @@ func annotate(w *world, c *cluster, key string, values []string) string {
 	return fmt.Sprintf("%s of %s is %q", key, s.name, value)
 }
 
-// moveNodes gives one Node of any cluster another region, or all of them.
+// moveNodes moves one Node or all Nodes of a cluster to another region.
 func moveNodes(w *world, _ *cluster, _ string) string {
 	c := pick(w, w.clusters)
 	region, all := pick(w, append([]string{""}, regions...)), w.chance(2)

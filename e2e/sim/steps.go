@@ -9,19 +9,20 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// step is one kind of thing that happens. do does it and describes it; empty: there was nothing to do it with.
+// step is one kind of change. do makes the change and describes it. If the change is not possible,
+// do returns "".
 type step struct {
-	name   string // under which it is counted; empty: under what do returns
+	name   string // under which the step is counted; if empty, the result of do is used
 	weight int
 	do     func(*world, *cluster, string) string
 }
 
-// inLocal returns a function for the field do that acts on the local cluster.
+// inLocal makes a do function that acts on the local cluster.
 func inLocal(act func(w *world, local *cluster) string) func(*world, *cluster, string) string {
 	return func(w *world, _ *cluster, _ string) string { return act(w, w.clusters[0]) }
 }
 
-// endpointSteps change what a cluster offers of a service.
+// endpointSteps change what a cluster offers for a service.
 var endpointSteps = []step{
 	{"grow", 20, func(w *world, c *cluster, s string) string { return grow(w, c, s, 1+w.rng.IntN(4)) }},
 	{"shrink", 14, shrink},
@@ -29,7 +30,7 @@ var endpointSteps = []step{
 	{"drain", 5, drain},
 	{"move an endpoint", 8, move},
 	{"replace a pod", 10, replace},
-	{"pod is late", 8, late},
+	{"delete or restore a pod", 8, late},
 	{"relabel a pod", 6, relabel},
 	{"renumber the port", 2, renumber},
 	{"drop a slice", 2, dropSlice},
@@ -39,12 +40,12 @@ var endpointSteps = []step{
 	{"junk pods", 3, junk},
 }
 
-// slicePorts are the numbers that slices have for the Service's port.
+// slicePorts are the target ports that slices use for the Service's port.
 var slicePorts = []int32{8080, 8081, 8082}
 
-const sliceMost = 8 // endpoints of a slice
+const sliceMost = 8 // endpoints of a slice, at most
 
-// grow adds Pods with endpoints, the Pod or the endpoint first.
+// grow adds Pods with endpoints. Either the Pods or the endpoints are created first.
 func grow(w *world, c *cluster, s string, n int) string {
 	if c.services[s] == nil || len(c.slicesOf(s)) > 200 {
 		return ""
@@ -80,10 +81,10 @@ func grow(w *world, c *cluster, s string, n int) string {
 	return fmt.Sprintf("%d more pods of %s", n, prefix)
 }
 
-// sharedRange is what addresses begin with that several clusters may have.
+// sharedRange is the prefix of addresses that several clusters may use.
 const sharedRange = "172.16."
 
-// newAddress returns an address that nothing in the cluster has. A few are of a range that all clusters use.
+// newAddress returns a new address. A few addresses are in the range that all clusters use.
 func newAddress(w *world, c *cluster) string {
 	if w.chance(20) {
 		return fmt.Sprintf("%s%d.%d", sharedRange, c.made>>8%256, c.made%256)
@@ -93,7 +94,7 @@ func newAddress(w *world, c *cluster) string {
 
 func anyZone(w *world) string { return pick(w, []string{"", "zone-1", "zone-2"}) }
 
-// roomySlice returns a copy of a slice with room for one more, or a new one.
+// roomySlice returns a copy of a slice that is not full, or a new slice.
 func roomySlice(w *world, c *cluster, s string) *discoveryv1.EndpointSlice {
 	all := c.slicesOf(s)
 	for _, l := range all {
@@ -112,7 +113,7 @@ func roomySlice(w *world, c *cluster, s string) *discoveryv1.EndpointSlice {
 	}
 }
 
-// anyEndpoint returns a copy of a slice that has endpoints, and which of them.
+// anyEndpoint returns a copy of a slice with endpoints, and the index of one of them.
 func anyEndpoint(w *world, c *cluster, s string) (*discoveryv1.EndpointSlice, int) {
 	all := slices.DeleteFunc(c.slicesOf(s), func(l *discoveryv1.EndpointSlice) bool { return len(l.Endpoints) == 0 })
 	if len(all) == 0 {
@@ -122,7 +123,7 @@ func anyEndpoint(w *world, c *cluster, s string) (*discoveryv1.EndpointSlice, in
 	return l, w.rng.IntN(len(l.Endpoints))
 }
 
-// shrink takes Pods and their endpoints away, the Pod or the endpoint first.
+// shrink deletes Pods and their endpoints. Either the Pod or the endpoint is deleted first.
 func shrink(w *world, c *cluster, s string) string {
 	n := 0
 	for range 1 + w.rng.IntN(4) {
@@ -145,7 +146,7 @@ func shrink(w *world, c *cluster, s string) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d pods less", n)
+	return fmt.Sprintf("%d pods fewer", n)
 }
 
 // listed reports whether a slice of the service names the Pod.
@@ -166,7 +167,8 @@ func changeReadiness(w *world, c *cluster, s string) string {
 	return fmt.Sprintf("%s ready=%v", l.Endpoints[i].Addresses[0], ready)
 }
 
-// move lists an endpoint in another slice and then takes it out of the one where it was: it is there all the time.
+// move adds an endpoint to another slice, and then removes it from its old slice. So the endpoint
+// is listed all the time.
 func move(w *world, c *cluster, s string) string {
 	from, i := anyEndpoint(w, c, s)
 	if from == nil {
@@ -185,7 +187,7 @@ func move(w *world, c *cluster, s string) string {
 	return fmt.Sprintf("%s from %s to %s", moved, from.Name, to.Name)
 }
 
-// renumber gives all slices of a service another number for the port, one by one.
+// renumber changes the port number of all slices of a service, one by one.
 func renumber(w *world, c *cluster, s string) string {
 	all := c.slicesOf(s)
 	if len(all) == 0 {
@@ -210,7 +212,7 @@ func dropSlice(w *world, c *cluster, s string) string {
 	return l.Name
 }
 
-// toggleService deletes a Service, whose slices stay, or makes it again.
+// toggleService deletes a Service but not its slices, or creates it again.
 func toggleService(w *world, c *cluster, s string) string {
 	if o := c.services[s]; o != nil {
 		w.delete(c, s, o)
@@ -220,7 +222,7 @@ func toggleService(w *world, c *cluster, s string) string {
 	return "created"
 }
 
-// changeServer deletes a Server, makes one, or gives it another port.
+// changeServer deletes a Server, creates one, or changes its port.
 func changeServer(w *world, c *cluster, s string) string {
 	if o := c.servers[s]; o != nil && w.chance(2) {
 		w.delete(c, s, o)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// story remembers what has lately happened, to each service and to what they have in common.
+// story records recent events, by service. Events that concern all services are under "".
 type story struct {
-	out   io.Writer // gets it all too, if not nil
+	out   io.Writer // if not nil, also receives each event
 	lines map[string][]event
 	count int
 }
@@ -31,7 +31,7 @@ func newStory(cfg Config) *story {
 
 const keptLines = 200
 
-// note records what happened to a service or (empty) to what all have in common.
+// note records an event of a service. If service is empty, the event concerns all services.
 func (s *story) note(service, text string) {
 	s.count++
 	line := event{s.count, time.Now(), text}
@@ -44,7 +44,7 @@ func (s *story) note(service, text string) {
 	}
 }
 
-// about returns what concerns a service.
+// about returns the events that concern a service.
 func (s *story) about(service string) string {
 	all := slices.Clone(s.lines[""])
 	if service != "" {
@@ -62,15 +62,15 @@ func (e event) String() string {
 	return fmt.Sprintf("%s step %d: %s", e.at.Format("15:04:05.000"), e.number, e.text)
 }
 
-// Failure is the error when the gateway did what it must not.
+// Failure is the error of a failed check.
 type Failure struct {
 	Seed    uint64
 	Round   int
-	Service string // that a client asked for; empty: it is about none
+	Service string // the Service that the client subscribed to; empty if the failure concerns none
 	Err     error
-	History string // what happened to the service
-	Stream  string // what the client was sent
-	Log     string // the end of the gateway's
+	History string // events that concern the service
+	Stream  string // messages that the client received
+	Log     string // the end of Isthmus' log
 }
 
 func (f *Failure) Error() string {
@@ -83,17 +83,18 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Details returns all that may help to find out why.
+// Details returns everything that may help to find the cause.
 func (f *Failure) Details() string {
 	return fmt.Sprintf(
-		"what happened:\n%s\nwhat the client was sent:\n%s\nthe gateway's log:\n%s\n",
+		"events:\n%s\nmessages to the client:\n%s\nlog of Isthmus:\n%s\n",
 		f.History,
 		f.Stream,
 		f.Log,
 	)
 }
 
-// failure returns a Failure, with what a client (nil: none) has seen.
+// failure returns a Failure with the messages that a client received. If c is nil, the failure
+// concerns no client.
 func failure(s *simulation, round int, c *client, err error) error {
 	f := &Failure{Seed: s.cfg.Seed, Round: round, Err: err, Log: s.gateway.Log(40)}
 	base := ""

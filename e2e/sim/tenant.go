@@ -16,8 +16,8 @@ import (
 	"isthmus/internal/spec"
 )
 
-// The hostile tenant may write into one namespace of every cluster, and has clients. What it writes
-// is legal, or gets past an API server, and extreme. No client of another namespace may notice: the
+// The hostile tenant has clients, and may write to one namespace of every cluster. Its objects are
+// extreme, but API servers accept them. Clients in other namespaces must not notice them. The
 // tenant's own clients are not checked.
 const (
 	tenantNamespace = "tenant"
@@ -25,7 +25,7 @@ const (
 	tenantJoined    = "web-all"
 )
 
-// tenantSteps are what the tenant does in a cluster.
+// tenantSteps are the steps of the tenant.
 var tenantSteps = []step{
 	{"tenant: policy", 3, tenantPolicy},
 	{"tenant: slices", 3, tenantSlices},
@@ -34,7 +34,7 @@ var tenantSteps = []step{
 	{"tenant: nonsense", 3, tenantNonsense},
 }
 
-// tenantPut writes objects that no client is checked for.
+// tenantPut writes objects that have no effect on checked clients.
 func tenantPut(w *world, c *cluster, list ...runtime.Object) {
 	for _, o := range list {
 		w.err = errors.Join(w.err, c.api.Put(o))
@@ -42,7 +42,7 @@ func tenantPut(w *world, c *cluster, list ...runtime.Object) {
 	}
 }
 
-// fillTenant makes what the tenant's clients ask for.
+// fillTenant creates the Services that the tenant's clients subscribe to.
 func fillTenant(w *world) {
 	for _, c := range w.clusters {
 		tenantPut(w, c, headless(kube.Service(tenantNamespace, tenantService)))
@@ -51,8 +51,8 @@ func fillTenant(w *world) {
 	tenantDefinition(w, w.clusters[0])
 }
 
-// tenantPolicy edits Servers with many terms, and Pods with many labels, all of which they select.
-// The Servers cost more than the gateway accepts of a namespace.
+// tenantPolicy writes Servers with many selector terms, and Pods with many labels. All Servers
+// select all Pods, which exceeds Isthmus' limit for a namespace.
 func tenantPolicy(w *world, c *cluster, _ string) string {
 	const pods, servers, labels = 20, 40, 100
 	c.costly = true
@@ -82,7 +82,7 @@ func tenantPolicy(w *world, c *cluster, _ string) string {
 	return fmt.Sprintf("%d pods of %d labels, %d servers of as many terms", pods, labels, servers)
 }
 
-// tenantSlices edits slices full of addresses, which may be those of others.
+// tenantSlices writes slices full of addresses, some of which belong to other Pods.
 func tenantSlices(w *world, c *cluster, _ string) string {
 	const list, each = 4, 100
 	of := pick(w, w.clusters)
@@ -100,7 +100,7 @@ func tenantSlices(w *world, c *cluster, _ string) string {
 	return fmt.Sprintf("%d slices of %d addresses of %s", list, each, of.name)
 }
 
-// tenantDefinition edits a federated Service of very many members, again and again.
+// tenantDefinition edits a federated Service with very many members several times.
 func tenantDefinition(w *world, local *cluster) string {
 	const edits, members = 10, 100
 	for range edits {
@@ -122,8 +122,8 @@ func tenantDefinition(w *world, local *cluster) string {
 	return fmt.Sprintf("%d edits of %d members", edits, members)
 }
 
-// tenantPreference edits what the federated Service prefers, in a burst: as many tiers and terms as
-// can be read, far more, and junk.
+// tenantPreference edits the preference of the federated Service several times. The values have the
+// maximum number of tiers and terms, far more than the maximum, or invalid text.
 func tenantPreference(w *world, local *cluster) string {
 	const edits = 10
 	o := local.tenant
@@ -138,7 +138,7 @@ func tenantPreference(w *world, local *cluster) string {
 			o.Annotations[spec.PreferKey] = manyTiers(w, spec.MaxTiers, spec.MaxTerms)
 			o.Annotations[spec.MinReadyKey] = fmt.Sprint(1 + w.rng.IntN(1000))
 		default:
-			const size = 50 << 10 // 200 KiB together
+			const size = 50 << 10 // 200 KiB in total
 			for _, key := range spec.Keys {
 				o.Annotations[key] = strings.Repeat(
 					pick(w, []string{",", "+", "a,", "9", "1h", "local,", "\x00"}),
@@ -152,7 +152,8 @@ func tenantPreference(w *world, local *cluster) string {
 	return fmt.Sprintf("%d edits", edits)
 }
 
-// manyTiers returns so many tiers of so many terms each: those of clusters, and of some that there are not.
+// manyTiers returns the given number of tiers with terms terms each. They name clusters, some of
+// which do not exist.
 func manyTiers(w *world, tiers, terms int) string {
 	words := []string{"zone", "local", "region", "remote", "any"}
 	for _, c := range w.clusters[1:] {
@@ -170,7 +171,7 @@ func manyTiers(w *world, tiers, terms int) string {
 	return strings.Join(list, ",")
 }
 
-// tenantNonsense writes what can't be used.
+// tenantNonsense writes invalid objects.
 func tenantNonsense(w *world, c *cluster, _ string) string {
 	switch w.rng.IntN(4) {
 	case 0:
@@ -224,8 +225,8 @@ func tenantNonsense(w *world, c *cluster, _ string) string {
 	return "a pod"
 }
 
-// tenantClients are those of the tenant: of its Services, of ports that these do not declare, and
-// of names that it has made up.
+// tenantClients returns the clients of the tenant. They subscribe to its Services, to ports that
+// the Services do not declare, and to names that do not exist.
 func tenantClients(addr string) (*clients, error) {
 	cs, err := connect(addr, 1)
 	if err != nil {
@@ -245,7 +246,7 @@ func tenantClients(addr string) (*clients, error) {
 	return cs, nil
 }
 
-// startTenant opens the tenant's clients, which are kept open until ctx ends.
+// startTenant opens the streams of the tenant's clients, and keeps them open until ctx ends.
 func startTenant(ctx context.Context, s *simulation) (err error) {
 	if s.tenant, err = tenantClients(s.gateway.Addr()); err != nil {
 		return err

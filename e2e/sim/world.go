@@ -19,43 +19,44 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// world is the clusters with all that is in them. Only the steps change it, and what they do depends on the seed alone.
+// world holds the clusters with their objects. Only steps change it, and the steps depend on
+// nothing but the seed.
 type world struct {
 	cfg      Config
 	flags    gatewayFlags
 	rng      *rand.Rand
-	clusters []*cluster // the first is the one that the gateway is local to
-	services []string   // that clusters offer
+	clusters []*cluster // the first is the local cluster
+	services []string   // services that clusters have in common
 	zones    map[string]string
-	dir      string // of the gateway's kubeconfig; removed by close
+	dir      string // directory of Isthmus' kubeconfig; close removes it
 
 	exports exporting
 
-	written func(service string) // called after each change; empty: it may concern every service
+	written func(service string) // called after each write; if service is empty, the write may concern every service
 	writes  int
-	lagging time.Time // until then a fault may show that takes long to get over
-	err     error     // mistakes in steps
+	lagging time.Time // until then, Isthmus may still back off after a fault
+	err     error     // errors of steps
 }
 
-// cluster is one cluster.
+// cluster is a simulated cluster.
 type cluster struct {
 	objects
 	name     string
 	number   int
 	api      *apisim.Server
-	proxy    *harness.FaultProxy // through which the gateway reaches it
-	fault    *fault              // what is wrong with it; nil: nothing
-	shaken   bool                // something has been wrong since the last mark
-	troubled bool                // and since the gateway last showed it as ready
+	proxy    *harness.FaultProxy // Isthmus reaches the cluster through it
+	fault    *fault              // the current fault, or nil
+	shaken   bool                // there was a fault since the last mark
+	troubled bool                // there was a fault since Isthmus last showed the cluster as ready
 	link     link
-	made     int             // Pods and addresses so far
-	tenant   *corev1.Service // of the local cluster: the tenant's federated one
-	costly   bool            // the tenant has Servers in it that cost more than is accepted
+	made     int             // number of Pods and addresses so far
+	tenant   *corev1.Service // the tenant's federated Service; only set for the local cluster
+	costly   bool            // the tenant has Servers in it that exceed the limit on selector cost
 
-	spreadUntil time.Time // a change of its cordon may take effect until then
+	spreadUntil time.Time // until then, a change of its cordon may not be complete
 
-	gateways []*played // that it can have; none of the local cluster
-	probing  bool      // the gateway may not know which of them answer
+	gateways []*played // Linkerd gateways that it can have; the local cluster has none
+	probing  bool      // Isthmus may not know yet which gateways answer
 }
 
 func newWorld(cfg Config) (*world, error) {
@@ -125,10 +126,11 @@ func (w *world) named(name string) *cluster {
 	return nil
 }
 
-// linked reports whether the gateway must serve what the cluster offers.
+// linked reports whether Isthmus must serve the endpoints of the cluster.
 func (c *cluster) linked() bool { return c != nil && (c.number == 0 || c.link.accepted != "") }
 
-// put writes objects of a cluster that a service is made of; of all of them, if it is empty.
+// put writes objects of a cluster that belong to a service. If service is empty, they concern all
+// services.
 func (w *world) put(c *cluster, service string, list ...runtime.Object) {
 	for _, o := range list {
 		w.err = errors.Join(w.err, c.api.Put(o))
@@ -147,13 +149,13 @@ func (w *world) delete(c *cluster, service string, list ...runtime.Object) {
 	}
 }
 
-// pick returns one of the list, which is not empty.
+// pick returns a random element of the list, which must not be empty.
 func pick[T any](w *world, list []T) T { return list[w.rng.IntN(len(list))] }
 
-// chance is true once in n times.
+// chance returns true with a probability of 1/n.
 func (w *world) chance(n int) bool { return w.rng.IntN(n) == 0 }
 
-// fill makes what there is at the beginning.
+// fill creates the initial objects.
 func (w *world) fill() {
 	w.rng = rand.New(rand.NewPCG(w.cfg.Seed, 0))
 	local := w.clusters[0]
@@ -184,7 +186,8 @@ func (w *world) fill() {
 	}
 }
 
-// startGateway runs a gateway that is local to the first cluster, with flags after those that all tests have.
+// startGateway starts Isthmus in the first cluster, with args in addition to the flags that all
+// tests use.
 func (w *world) startGateway(ctx context.Context, args ...string) (*harness.Replica, error) {
 	local := w.clusters[0]
 	text, err := local.api.Kubeconfig(local.proxy.Addr(), token(local))
@@ -195,18 +198,18 @@ func (w *world) startGateway(ctx context.Context, args ...string) (*harness.Repl
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig := filepath.Join(w.dir, "kubeconfig") // a gateway reads it once, at its start
+	kubeconfig := filepath.Join(w.dir, "kubeconfig") // Isthmus reads it once, at its start
 	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
 		return nil, err
 	}
 	return harness.StartReplica(ctx, harness.ReplicaConfig{
 		Binary: w.cfg.Gateway, Kubeconfig: kubeconfig, Output: w.cfg.Log,
 		Args: append([]string{"-target-cluster-label=true"}, args...),
-		Env:  []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}, // those that the simulator plays
+		Env:  []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}, // allows the Linkerd gateways of the simulator
 	})
 }
 
-// ready returns why a cluster is not ready though it is linked.
+// ready returns an error if a linked cluster is not ready.
 func (c *cluster) ready(page adminapi.Clusters) error {
 	if c.link.accepted == "" {
 		return nil
@@ -224,5 +227,5 @@ func (c *cluster) ready(page adminapi.Clusters) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the gateway shows cluster %s as %s", c.name, state)
+	return fmt.Errorf("Isthmus shows cluster %s as %s", c.name, state)
 }

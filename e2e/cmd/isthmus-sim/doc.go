@@ -1,4 +1,4 @@
-// Command isthmus-sim lets a gateway run amid clusters and clients that change, fail and misbehave,
-// as follows from a seed, and checks all along that every client is sent what it should be. See
-// isthmus-sim -help.
+// Command isthmus-sim runs Isthmus with simulated clusters and clients that change, fail and
+// misbehave in an order derived from a seed. It checks continuously that every client is sent the
+// right endpoints. See isthmus-sim -help.
 package main

@@ -19,41 +19,47 @@ func main() {
 	harness.Main("isthmus-sim", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
 
-const overview = `isthmus-sim runs a gateway amid clusters and clients that change, fail and misbehave.
+const overview = `isthmus-sim tests Isthmus with simulated clusters and clients that change, fail and misbehave.
 
 usage: isthmus-sim [flags]
 
-It starts light API servers, a real gateway that is local to the first of them, and model
-proxies. Then, step by step, services grow, shrink, move and change; clusters are linked,
-unlinked, cordoned, given other credentials and put behind gateways, which move, die and come
-back; Services prefer some clusters to others;
-clusters export Services, and users have others at the names at which these are written;
-API servers refuse, fall silent, forget or fail; clients reconnect, leave or stop reading.
-Checked are
+It starts simulated API servers, an Isthmus process that is local to the first of them, and
+simulated proxies. Then it makes random changes, step by step:
 
-  the protocol      only an add or no_endpoints comes first, within 3 s, and no add is empty
-  no flaps          an address that is offered all the time, and not by a cluster that is only
-                    used if others do not suffice, is never taken away in between
-  no dips           there are never fewer endpoints than there could always be, up to min-ready
-  convergence       after each round every client holds exactly what follows from the objects
-  exports           no Service or ServiceImport without the gateway's mark is changed, and in
-                    the end there are those that follow from what is exported, each of the clusters
-                    that export it, and the gateway's plan changes nothing
-  outages           a gateway that is replaced while a cluster is unreachable serves the cluster from a
+  - Services scale, move and change. Some prefer certain clusters.
+  - Clusters are linked, unlinked, cordoned, given new credentials and put behind Linkerd
+    gateways, which move, fail and recover.
+  - Clusters export Services, and users have Services of the same names.
+  - API servers refuse connections, stop responding, expire versions or return errors.
+  - Clients reconnect, unsubscribe or stop reading.
+
+It checks:
+
+  protocol          the first message is an add or no_endpoints and arrives within 3 s, and no add
+                    is empty
+  no flaps          an address that is available without interruption is never removed, unless its
+                    cluster is only a last resort
+  no dips           a client always has as many endpoints as were available without interruption,
+                    up to min-ready
+  convergence       after each round, every client holds exactly what the objects imply
+  exports           Isthmus changes no Service or ServiceImport without its mark, and in the end
+                    writes exactly the objects that the exports imply
+  outages           if Isthmus restarts while a cluster is unreachable, it serves the cluster from a
                     copy, and no client loses an endpoint
-  the gateway       goes on running, and ready
+  readiness         Isthmus keeps running, and stays ready
 
-  isthmus-sim                                    20 rounds of a seed of its own
-  isthmus-sim -seed 7 -rounds 3 -v               the same again, and each step shown
-  isthmus-sim -seeds 10                          ten seeds, the first given by -seed
+examples:
+
+  isthmus-sim                                    run 20 rounds with a new seed
+  isthmus-sim -seed 7 -rounds 3 -v               repeat 3 rounds of a seed, and show each step
+  isthmus-sim -seeds 10                          run ten seeds; -seed sets the first
   isthmus-sim -clusters 200 -services 5 -duration 5m
-  isthmus-sim -faults '^(refuse|silent)$'        only those faults; -faults none: none
+  isthmus-sim -faults '^(refuse|silent)$'        inject only these faults; "-faults none" disables all
 
-What happens, and in which order, follows from the seed and the flags for how much
-there is; when exactly, and what meets what in the gateway, does not. So a failure is
-looked for by its seed, and may need several runs to come again. A failure is printed with
-its seed, what was expected, what happened to the service, what the client was sent, and
-the end of the gateway's log. The exit code is 1 then.
+The seed and the flags for sizes determine the steps and their order, but not their timing. So a
+failure may need several runs of its seed to happen again. For a failure, isthmus-sim prints the
+seed, the expected result, the events of the service, the messages to the client and the end of
+the log of Isthmus. The exit code is then 1.
 
 faults: `
 
@@ -66,26 +72,26 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	var a arguments
 	flags := flag.NewFlagSet("isthmus-sim", flag.ContinueOnError)
 	s := &a.sim
-	flags.Uint64Var(&s.Seed, "seed", 0, "`number` that all follows from; 0: one of the time")
-	flags.IntVar(&a.seeds, "seeds", 1, "so many seeds, one after the other")
-	flags.IntVar(&s.Clusters, "clusters", 6, "clusters, the local one too")
-	flags.IntVar(&s.Services, "services", 5, "services that clusters have in common")
-	flags.IntVar(&s.Endpoints, "endpoints", 5, "endpoints of a service in a cluster, on average, at first")
-	flags.IntVar(&s.Clients, "clients", 60, "clients, each with one stream")
-	flags.IntVar(&s.Steps, "steps", 200, "steps of a round, at most")
-	flags.DurationVar(&s.Pace, "pace", 5*time.Millisecond, "time between steps, on average")
-	flags.IntVar(&s.Rounds, "rounds", 0, "rounds; 20 unless that or a -duration is given")
-	flags.DurationVar(&s.Duration, "duration", 0, "no round begins after that")
-	flags.DurationVar(&s.Within, "within", 20*time.Second, "how long it may take until all is right once all is healed")
-	flags.StringVar(&s.Gateway, "gateway", "", "`path` of the isthmus command; built from the repository unless given")
+	flags.Uint64Var(&s.Seed, "seed", 0, "`number` that determines all steps; if 0, the time determines it")
+	flags.IntVar(&a.seeds, "seeds", 1, "number of seeds to run, one after the other")
+	flags.IntVar(&s.Clusters, "clusters", 6, "number of clusters, including the local one")
+	flags.IntVar(&s.Services, "services", 5, "number of services that clusters have in common")
+	flags.IntVar(&s.Endpoints, "endpoints", 5, "initial endpoints of a service in a cluster, on average")
+	flags.IntVar(&s.Clients, "clients", 60, "number of clients, each with one stream")
+	flags.IntVar(&s.Steps, "steps", 200, "maximum number of steps in a round")
+	flags.DurationVar(&s.Pace, "pace", 5*time.Millisecond, "average time between steps")
+	flags.IntVar(&s.Rounds, "rounds", 0, "number of rounds; 20 if neither -rounds nor -duration is set")
+	flags.DurationVar(&s.Duration, "duration", 0, "start no round after this time")
+	flags.DurationVar(&s.Within, "within", 20*time.Second, "limit for clients to converge after a round")
+	flags.StringVar(&s.Gateway, "gateway", "", "`path` of the isthmus binary; if empty, it is built from the repository")
 	flags.BoolVar(&s.Verbose, "v", false, "show each step")
-	faults := flags.String("faults", ".", "`regular expression` of the faults that may happen")
+	faults := flags.String("faults", ".", "`regular expression` of the faults to inject")
 	err := harness.ParseFlags(flags, args, overview+strings.Join(sim.FaultNames(), ", ")+"\n\nflags:\n", out)
 	if err != nil {
 		return a, err
 	}
 	if flags.NArg() > 0 {
-		return a, harness.Usagef("%q is no flag; see -help", flags.Arg(0))
+		return a, harness.Usagef("unexpected argument %q: see -help", flags.Arg(0))
 	}
 	if a.seeds < 1 {
 		return a, harness.Usagef("-seeds must be at least 1")
