@@ -37,10 +37,10 @@ func newAudit(w *world, cs *clients) *audit {
 	return a
 }
 
-// mark starts a new period with all current offers, and records which of them each client holds.
-// For a cluster that is or was unreachable, an offer only counts if it lasted through the old
-// period: Isthmus may not have seen yet that it was deleted and created again. A client that has no
-// first message yet is not checked, since its endpoints may be old.
+// mark starts a new period with all current offers, and records which of them each client holds. If
+// a cluster has or had a fault, or a cordon is in progress, its offers only count if they lasted
+// through the old period. Isthmus may not have seen yet that such an offer was deleted and created
+// again. A client that has no first message yet is not checked, since its endpoints may be old.
 func (a *audit) mark(cs *clients) {
 	for v, old := range a.known {
 		now := ask(a.world, v)
@@ -145,8 +145,8 @@ func (a *audit) dips(c *client) error {
 	return nil
 }
 
-// lasted returns how many endpoints lasted, as Pods or through a Linkerd gateway, and how many of
-// these were in service as Pods.
+// lasted counts the endpoints that lasted, as Pods or through a Linkerd gateway. The number
+// inService counts only those in service as Pods.
 func (k *known) lasted() (usable, inService int) {
 	all, served := map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
 	for o, known := range k.before {

@@ -1,6 +1,6 @@
-// Package sim tests an Isthmus process with simulated clusters, links and clients that change and
-// fail in an order derived from a seed. It checks what Isthmus sends to the clients and what it
-// writes to the local cluster.
+// Package sim tests an Isthmus process with simulated clusters, links and clients. They change and
+// fail in an order derived from a seed. The package checks what Isthmus sends to the clients and what
+// it writes to the local cluster.
 //
 // A run consists of rounds. A round makes a number of changes, called steps, and then checks
 // everything while nothing changes. The seed and the number of the round start the random generator
@@ -10,9 +10,10 @@
 // The expected result:
 //
 //   - The oracle (oracle.go, choice.go) passes the objects of all clusters to package spec, the
-//     reference for all rules: how slices join with Pods, which Linkerd gateways replace Pods, and
-//     which endpoints the clients in a zone get. The unit tests of clusterstore, local and
-//     federation use the same reference. The oracle uses neither events nor code of Isthmus.
+//     reference for all rules. Package spec joins slices with Pods, replaces Pods by Linkerd
+//     gateways, and chooses the endpoints for the clients of a zone. The unit tests of clusterstore,
+//     local and federation use the same reference. The oracle uses neither events nor code of
+//     Isthmus.
 //   - The oracle computes the state after every fail-back and every cordon is complete. A round waits
 //     until then.
 //
@@ -32,9 +33,9 @@
 //   - A cluster on another network is represented by its Linkerd gateways, if a Pod behind them is
 //     ready. Until Isthmus has probed the gateways, they count as a last resort. A round waits for
 //     the probes.
-//   - If a cluster always has a Linkerd gateway, its Pods stay reachable while the cluster changes its
-//     network and its gateways start, stop, move and fail. As long as one of the Pods remains,
-//     clients always have an endpoint.
+//   - A cluster with at least one Linkerd gateway stays reachable while it changes its network, and
+//     while its gateways start, stop, move and fail. As long as one of its Pods remains, clients
+//     always have an endpoint.
 //   - After some rounds, a linked cluster becomes unreachable. Isthmus stores a copy of the cluster,
 //     and is then killed and restarted (outage.go). No client loses an endpoint of that cluster, and
 //     the live cluster replaces the copy later.

@@ -42,9 +42,8 @@ func anyReturn(w *world) string {
 	return pick(w, []string{"0s", "300ms", "1s", "2s", "-1s", "2h", "soon"})
 }
 
-// longestSteering is how long fail-backs, losses and cordons can take in this package. A cluster is
-// lost after at most 2 s, a cordon takes at most 2 s, and return-after and return-over are at most
-// 2 s each.
+// longestSteering is how long fail-backs, losses and cordons can take in this package. The maximum
+// is 2 s each for lost-after, cordon-over, return-after and return-over.
 const longestSteering = 6 * time.Second
 
 // anyTiers returns random tiers of distinct terms, or sometimes an invalid value.

@@ -83,7 +83,7 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	flags.IntVar(&s.Rounds, "rounds", 0, "number of rounds; 20 if neither -rounds nor -duration is set")
 	flags.DurationVar(&s.Duration, "duration", 0, "start no round after this time")
 	flags.DurationVar(&s.Within, "within", 20*time.Second, "limit for clients to converge after a round")
-	flags.StringVar(&s.Gateway, "gateway", "", "`path` of the isthmus binary; if empty, it is built from the repository")
+	flags.StringVar(&s.Gateway, "gateway", "", "`path` of the isthmus binary; if empty, it is built")
 	flags.BoolVar(&s.Verbose, "v", false, "show each step")
 	faults := flags.String("faults", ".", "`regular expression` of the faults to inject")
 	err := harness.ParseFlags(flags, args, overview+strings.Join(sim.FaultNames(), ", ")+"\n\nflags:\n", out)
