@@ -18,7 +18,7 @@ func TestParseMistakes(t *testing.T) {
 		"svc west s 80 selector.":                 "unknown option",
 		"expect-svc west s prots=1":               "unknown option",
 		"gateway west g - prots=1":                "unknown option",
-		"slice west s web 80 10.0.0.1,colour=red": "unknown word",
+		"slice west s web 80 10.0.0.1,color=red": "unknown word",
 		"link east as east missing=hope":          "missing=hope: the value must be one of",
 		"repeat 2 s\n-- s --\nnonsense":           "c.txtar:3: nonsense",
 		"settle\n-- s --\n-- s --\n":              "there are two sections",

@@ -173,7 +173,7 @@ func (b *binary) image(ctx context.Context) (platformImage, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if texts["licenses/"+rootsModule+"/LICENSE"], err = rootsLicence(ctx); err != nil {
+	if texts["licenses/"+rootsModule+"/LICENSE"], err = rootsLicense(ctx); err != nil {
 		return fail(err)
 	}
 	texts["etc/ssl/certs/ca-certificates.crt"] = roots()
@@ -193,7 +193,7 @@ func (b *binary) image(ctx context.Context) (platformImage, error) {
 		return fail(err)
 	}
 	image, err := mutate.Append(base,
-		b.added(beside, "certificates, licences and SBOM"),
+		b.added(beside, "certificates, licenses and SBOM"),
 		b.added(program, "the program"))
 	return platformImage{image, b.platform(), sbom}, err
 }

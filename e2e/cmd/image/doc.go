@@ -16,7 +16,7 @@
 //	/isthmus                            the binary, and the entry point
 //	/isthmus.cdx.json                   its SBOM
 //	/etc/ssl/certs/ca-certificates.crt  Mozilla's root certificates
-//	/licenses                           the licence and notices of all that is linked in
+//	/licenses                           the license and notices of all that is linked in
 //
 // The platform, build tags, modules and commit come from the build information in each binary. The
 // command must therefore run in the source directory of the binaries. The same binaries always

@@ -102,7 +102,7 @@ func TestNotices(t *testing.T) {
 // notice.
 func TestNoLicence(t *testing.T) {
 	root := tree(t, "NOTICE", "a/a.go", "other/LICENSE")
-	if _, err := notices([]linked{inModule(root, "a")}, ""); err == nil || err.Error() != "module m has no licence" {
+	if _, err := notices([]linked{inModule(root, "a")}, ""); err == nil || err.Error() != "module m has no license" {
 		t.Error(err)
 	}
 	if _, err := notices([]linked{inModule(filepath.Join(root, "other"), "../a")}, ""); err == nil ||

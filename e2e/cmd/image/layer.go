@@ -101,7 +101,7 @@ func roots() []byte {
 	return text.Bytes()
 }
 
-func rootsLicence(ctx context.Context) ([]byte, error) {
+func rootsLicense(ctx context.Context) ([]byte, error) {
 	dir, err := output(ctx, "go", "-C", "e2e", "list", "-m", "-f", "{{.Dir}}", rootsModule)
 	if err != nil {
 		return nil, err

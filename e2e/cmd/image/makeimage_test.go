@@ -206,7 +206,7 @@ func checkBill(t *testing.T, i image, binary string) {
 			slices.Collect(maps.Keys(i.files)),
 			func(name string) bool { return strings.HasPrefix(name, "licenses/"+c.Name+"/LICEN") },
 		) {
-			t.Errorf("no licence of %s", c.Name)
+			t.Errorf("no license of %s", c.Name)
 		}
 	}
 	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
@@ -228,7 +228,7 @@ func checkBill(t *testing.T, i image, binary string) {
 		}
 	}
 	if own := i.files["licenses/isthmus/LICENSE"].data; len(own) == 0 {
-		t.Error("no licence of Isthmus itself")
+		t.Error("no license of Isthmus itself")
 	}
 }
 

@@ -58,7 +58,7 @@ func TestRelease(t *testing.T) {
 	if string(files["isthmus.cdx.json"].data) != string(read(archive+".cdx.json")) ||
 		len(files["LICENSE"].data) < 1000 ||
 		len(files["licenses/std/LICENSE"].data) < 1000 {
-		t.Errorf("SBOM or licences are not in %s", archive)
+		t.Errorf("SBOM or licenses are not in %s", archive)
 	}
 
 	layout := t.TempDir()

@@ -126,11 +126,11 @@ func (r *release) archive(ctx context.Context, b *binary) error {
 	if err != nil {
 		return err
 	}
-	licence, err := os.ReadFile("LICENSE")
+	license, err := os.ReadFile("LICENSE")
 	if err != nil {
 		return err
 	}
-	files["isthmus"], files["LICENSE"] = b.data, licence
+	files["isthmus"], files["LICENSE"] = b.data, license
 	name := fmt.Sprintf("isthmus_%s_%s_%s", r.number(), b.platform().OS, b.platform().Architecture)
 	if err := r.write(name+".cdx.json", sbom); err != nil {
 		return err

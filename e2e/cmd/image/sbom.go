@@ -34,11 +34,11 @@ func paths(modules []*debug.Module) []string {
 	return list
 }
 
-// notice matches the names of files that must accompany a program. The licence pattern matches
+// notice matches the names of files that must accompany a program. The license pattern matches
 // those that grant the use of the program.
 var (
 	notice  = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|unlicense|notices?|copyright|patents)([-._].*)?$`)
-	licence = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|unlicense)([-._].*)?$`)
+	license = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|unlicense)([-._].*)?$`)
 )
 
 // notices returns the licenses and notices of all packages by file name. It searches the directory
@@ -73,7 +73,7 @@ func notices(packages []linked, goroot string) (map[string][]byte, error) {
 	}
 	for module, found := range licensed {
 		if !found {
-			return nil, fmt.Errorf("module %s has no licence", module)
+			return nil, fmt.Errorf("module %s has no license", module)
 		}
 	}
 	return files, nil
@@ -99,7 +99,7 @@ func readNotices(files map[string][]byte, module, root, dir string) (found bool,
 			return false, err
 		}
 		files[path.Join("licenses", module, filepath.ToSlash(below), e.Name())] = text
-		found = found || licence.MatchString(e.Name())
+		found = found || license.MatchString(e.Name())
 	}
 	return found, nil
 }

@@ -13,38 +13,38 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// A colour is a terminal escape sequence.
-type colour string
+// A color is a terminal escape sequence.
+type color string
 
 const (
-	plain  colour = ""
-	red    colour = "\x1b[31m"
-	green  colour = "\x1b[32m"
-	yellow colour = "\x1b[33m"
+	plain  color = ""
+	red    color = "\x1b[31m"
+	green  color = "\x1b[32m"
+	yellow color = "\x1b[33m"
 )
 
-// paint adds a colour to a string without control characters. If the output does not support
-// colours, printText removes the colour.
-func (c colour) paint(text string) string {
+// paint adds a color to a string without control characters. If the output does not support
+// colors, printText removes the color.
+func (c color) paint(text string) string {
 	if c == plain {
 		return text
 	}
 	return string(c) + text + "\x1b[0m"
 }
 
-var withoutColours = strings.NewReplacer(string(red), "", string(green), "", string(yellow), "", "\x1b[0m", "")
+var withoutColors = strings.NewReplacer(string(red), "", string(green), "", string(yellow), "", "\x1b[0m", "")
 
-var colours = map[string]colour{
+var colors = map[string]color{
 	"ready": green, "alive": green, "pending": yellow, adminapi.LastResort: yellow, adminapi.Withdrawn: yellow,
 	"unreachable": red, "stale": red, "rejected": red, "unlinked": red, "dead": red,
 }
 
-// coloured returns a table cell that shows a state or level in the matching colour.
-func coloured(word string) cell { return cell{word, colours[word]} }
+// colored returns a table cell that shows a state or level in the matching color.
+func colored(word string) cell { return cell{word, colors[word]} }
 
 type cell struct {
 	text   string
-	colour colour
+	color color
 }
 
 // cells is a table. Each column is as wide as its widest cell.
@@ -82,7 +82,7 @@ func (t *cells) write(b *bytes.Buffer, indent string) {
 		for i, c := range row {
 			text := Printable(c.text)
 			padding := widths[i] + 2 - utf8.RuneCountInString(text)
-			b.WriteString(c.colour.paint(text))
+			b.WriteString(c.color.paint(text))
 			if i < len(row)-1 {
 				b.WriteString(strings.Repeat(" ", padding))
 			}

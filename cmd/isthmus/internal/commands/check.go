@@ -428,7 +428,7 @@ func (s *checkState) writeBad(b *bytes.Buffer, bad []check.Result) {
 }
 
 func (s *checkState) writeLine(b *bytes.Buffer, level check.Level, text string) {
-	fmt.Fprintf(b, "  %s %s\n", levelColours[level].paint(s.marks.byLevel[level]), Printable(text))
+	fmt.Fprintf(b, "  %s %s\n", levelColors[level].paint(s.marks.byLevel[level]), Printable(text))
 }
 
 func (s *checkState) summary() string {
@@ -522,7 +522,7 @@ func marksOf(getenv func(string) string) marks {
 	return asciiMarks
 }
 
-var levelColours = map[check.Level]colour{
+var levelColors = map[check.Level]color{
 	check.OK: green, check.Warning: yellow, check.Failure: red, check.Unchecked: plain,
 }
 

@@ -135,9 +135,9 @@ func clustersTable(o *adminapi.ClustersOutput) (string, []byte) {
 		"SERVER", "WHY NOT")
 	for _, c := range append([]adminapi.Cluster{o.Local}, o.Clusters.Clusters...) {
 		t.row(
-			c.Cluster, coloured(string(c.State)), age(o.Time, c.Since), coloured(c.Standing), c.Region,
+			c.Cluster, colored(string(c.State)), age(o.Time, c.Since), colored(c.Standing), c.Region,
 			objectsOf(&c, "services"), objectsOf(&c, "endpointslices", "endpoints"), objectsOf(&c, "pods"),
-			cell{memoryShare(c.Memory), memoryColour(c.Memory)}, age(o.Time, c.LastEvent), c.Server, whyNotReady(&c),
+			cell{memoryShare(c.Memory), memoryColor(c.Memory)}, age(o.Time, c.LastEvent), c.Server, whyNotReady(&c),
 		)
 	}
 	var b bytes.Buffer
@@ -154,7 +154,7 @@ func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	t.row("CLUSTER", "NETWORK", "GATEWAY", "STATE", "SINCE", "NAME", "IDENTITY", "WHY NOT")
 	for _, c := range o.Clusters.Clusters {
 		for _, g := range c.Gateways {
-			t.row(c.Cluster, c.Network, g.Address, coloured(g.State), age(o.Time, g.Since),
+			t.row(c.Cluster, c.Network, g.Address, colored(g.State), age(o.Time, g.Since),
 				g.Name, g.Identity, g.Reason)
 		}
 	}
@@ -183,7 +183,7 @@ func memoryShare(m adminapi.Memory) string {
 	return fmt.Sprintf("%d %%", int64(100*float64(m.Used)/float64(m.Limit)))
 }
 
-func memoryColour(m adminapi.Memory) colour {
+func memoryColor(m adminapi.Memory) color {
 	if m.Near() {
 		return yellow
 	}

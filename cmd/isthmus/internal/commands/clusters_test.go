@@ -14,9 +14,9 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// TestColours checks the colours of a replica's words, which do not count for the width of a
+// TestColors checks the colors of a replica's words, which do not count for the width of a
 // column.
-func TestColours(t *testing.T) {
+func TestColors(t *testing.T) {
 	c, err := contentOf("clusters", firstPage(t, "clusters"), "", netip.Addr{})
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@
 //     (commands.go) defines the types of the objects. The output of "isthmus get" and "isthmus
 //     profile" contains the replica's message in protobuf's JSON form.
 //   - Control characters from a server never reach the terminal. Output to a file contains no
-//     colours. Output to a terminal contains no colours if NO_COLOR is set.
+//     colors. Output to a terminal contains no colors if NO_COLOR is set.
 //
 // A command that opens a stream has two goroutines. One goroutine receives messages. The other
 // goroutine applies and prints the messages, and is the only one that accesses the state.

@@ -230,8 +230,8 @@ func (s *explainState) writeMembers(b *bytes.Buffer) {
 	var t cells
 	t.row("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
 	for _, m := range s.Members {
-		t.row(m.Cluster, m.Service, coloured(m.State), age(s.Time, m.Since),
-			coloured(m.Standing), portsOf(&m), servedOf(&s.Explanation, m), age(s.Time, m.Changed),
+		t.row(m.Cluster, m.Service, colored(m.State), age(s.Time, m.Since),
+			colored(m.Standing), portsOf(&m), servedOf(&s.Explanation, m), age(s.Time, m.Changed),
 			whyNotServed(&s.Explanation, m))
 	}
 	t.writeUnder(b, "Members:\n")
@@ -251,7 +251,7 @@ func (s *explainState) writeAddresses(b *bytes.Buffer) {
 	var t cells
 	t.row("CLUSTER", "SLICE", "ADDRESS", "VERDICT", "FOR", "ZONE", "TIER", "CHANGED", "WHY")
 	for _, a := range list {
-		t.row(a.Cluster, a.Slice, a.Address, cell{a.Verdict, verdictColour(a.Verdict)}, standsFor(&a),
+		t.row(a.Cluster, a.Slice, a.Address, cell{a.Verdict, verdictColor(a.Verdict)}, standsFor(&a),
 			a.Zone, a.Tier, age(s.Time, a.Changed), whyOf(&a))
 	}
 	t.writeUnder(b, Printable(title)+":\n")
@@ -429,7 +429,7 @@ func whyOf(a *adminapi.ExplainedAddress) string {
 	return why
 }
 
-func verdictColour(verdict string) colour {
+func verdictColor(verdict string) color {
 	switch verdict {
 	case served:
 		return green

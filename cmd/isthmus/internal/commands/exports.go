@@ -141,7 +141,7 @@ func (s *exportsState) table() (string, []byte) {
 		_, object, _ := strings.Cut(e.Object, "/")
 		state := cell{e.State, yellow}
 		if e.State == "written" {
-			state.colour = green
+			state.color = green
 		}
 		t.row(e.Export, e.Cluster, e.Kind, object, state, until, e.Detail)
 	}

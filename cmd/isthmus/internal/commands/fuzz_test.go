@@ -126,7 +126,7 @@ func FuzzCheckPage(f *testing.F) {
 		if err != nil || !json.Valid(line) {
 			t.Fatalf("%v: %s", err, line)
 		}
-		for _, printed := range []string{withoutColours.Replace(s.table()), string(line)} {
+		for _, printed := range []string{withoutColors.Replace(s.table()), string(line)} {
 			if strings.ContainsFunc(strings.ReplaceAll(printed, "\n", ""), text.Unprintable) {
 				t.Errorf("%q", printed)
 			}

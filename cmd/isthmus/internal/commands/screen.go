@@ -67,15 +67,15 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func wantsColour(w io.Writer) bool {
+func wantsColor(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
-// printText prints a string that may contain colours. If w does not support colours, printText
-// omits the colours.
+// printText prints a string that may contain colors. If w does not support colors, printText
+// omits the colors.
 func printText(w io.Writer, text string) error {
-	if !wantsColour(w) {
-		text = withoutColours.Replace(text)
+	if !wantsColor(w) {
+		text = withoutColors.Replace(text)
 	}
 	_, err := io.WriteString(w, text)
 	return err

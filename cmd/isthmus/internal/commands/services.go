@@ -167,11 +167,11 @@ func servicesTable(o *adminapi.ServicesOutput, named bool) (string, []byte) {
 func serviceRow(e *adminapi.Service, problems int) []any {
 	wrong := cell{text: strconv.Itoa(problems)}
 	if problems > 0 {
-		wrong.colour = red
+		wrong.color = red
 	}
 	tiers := cell{text: tiersInUse(e)}
 	if spilled(e) {
-		tiers.colour = yellow
+		tiers.color = yellow
 	}
 	return []any{e.Service, kindOf(e), memberNames(e), endpointsOf(e), e.Streams, tiers, wrong}
 }

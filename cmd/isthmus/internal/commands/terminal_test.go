@@ -40,16 +40,16 @@ func openTerminal(t *testing.T) (screen, user *os.File) {
 	return screen, user
 }
 
-// TestTerminal checks that only terminals receive colours, unless the environment turns colours
+// TestTerminal checks that only terminals receive colors, unless the environment turns colors
 // off.
 func TestTerminal(t *testing.T) {
 	const page = `{"local": {"cluster": "local", "state": "ready"}, "linkSecrets": {"listed": true}}`
 	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": answer(page)})
 	for _, c := range []struct {
-		noColour, term string
-		colours        bool
+		noColor, term string
+		colors        bool
 	}{{"", "xterm", true}, {"1", "xterm", false}, {"", "dumb", false}} {
-		t.Setenv("NO_COLOR", c.noColour)
+		t.Setenv("NO_COLOR", c.noColor)
 		t.Setenv("TERM", c.term)
 		terminal, user := openTerminal(t)
 		code := newProgram().Run(t.Context(),
@@ -61,7 +61,7 @@ func TestTerminal(t *testing.T) {
 			more, err = terminal.Read(shown[n:])
 			n += more
 		}
-		if code != 0 || err != nil || strings.Contains(string(shown[:n]), "\x1b[32mready\x1b[0m") != c.colours {
+		if code != 0 || err != nil || strings.Contains(string(shown[:n]), "\x1b[32mready\x1b[0m") != c.colors {
 			t.Errorf("%+v: exit code %d, %v, %q", c, code, err, shown[:n])
 		}
 	}
@@ -71,7 +71,7 @@ func TestTerminal(t *testing.T) {
 	}
 	defer file.Close()
 	t.Setenv("TERM", "xterm")
-	if wantsColour(file) || isTerminal(file) || isTerminal(new(bytes.Buffer)) {
+	if wantsColor(file) || isTerminal(file) || isTerminal(new(bytes.Buffer)) {
 		t.Error("a file counts as a terminal")
 	}
 }

@@ -90,7 +90,7 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	if c.options.Pod != "" {
 		return c.named(ctx)
 	}
-	pods, err := c.labelled(ctx, c.options.Namespace)
+	pods, err := c.labeled(ctx, c.options.Namespace)
 	if err != nil {
 		return nil, c.explain(err, "list Pods", "list pods")
 	}
@@ -118,10 +118,10 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	return append(ready, waiting...), nil
 }
 
-// labelled returns the Pods in a namespace that are replicas, sorted by name. If any Pod has the
+// labeled returns the Pods in a namespace that are replicas, sorted by name. If any Pod has the
 // label besideLinkerd, a Pod with the label inLinkerdPlace is a replica only if it runs the image
 // of Isthmus.
-func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
+func (c *Cluster) labeled(ctx context.Context, namespace string) ([]v1.Pod, error) {
 	pods, err := c.pods(ctx, namespace, besideLinkerd)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, err
 	}
 	if own := pods; len(own) > 0 {
 		others = slices.DeleteFunc(others,
-			func(other v1.Pod) bool { return labelledIsthmus(&other) || !runsIsthmus(&other, own) })
+			func(other v1.Pod) bool { return labeledIsthmus(&other) || !runsIsthmus(&other, own) })
 	}
 	pods = append(pods, others...)
 	slices.SortFunc(pods, func(a, b v1.Pod) int { return cmp.Compare(a.Name, b.Name) })
@@ -175,7 +175,7 @@ func (c *Cluster) named(ctx context.Context) ([]Replica, error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		hint := "Choose another namespace with -n"
-		if pods, err := c.labelled(ctx, o.Namespace); err == nil && len(pods) > 0 {
+		if pods, err := c.labeled(ctx, o.Namespace); err == nil && len(pods) > 0 {
 			var names []string
 			for _, p := range pods {
 				names = append(names, p.Name)

@@ -113,9 +113,9 @@ func notReady(pod *v1.Pod) string {
 	return strings.ToLower(cmp.Or(string(pod.Status.Phase), "no status"))
 }
 
-// labelledIsthmus reports whether a Pod has the label besideLinkerd, with or without
+// labeledIsthmus reports whether a Pod has the label besideLinkerd, with or without
 // inLinkerdPlace.
-func labelledIsthmus(pod *v1.Pod) bool {
+func labeledIsthmus(pod *v1.Pod) bool {
 	key, value, _ := strings.Cut(besideLinkerd, "=")
 	return pod.Labels[key] == value
 }

@@ -64,7 +64,7 @@ const stateSeverity = { ready: 0, pending: 1, stale: 2, unreachable: 3, rejected
 
 const symbols = ["✓", "◐", "!", "✗"];
 
-// badge returns a word with the colour and symbol of a severity from 0 to 3.
+// badge returns a word with the color and symbol of a severity from 0 to 3.
 function badge(severity, ...words) {
   return el("span", { class: "badge s" + severity }, el("span", { "aria-hidden": "true", class: "symbol" }, symbols[severity]), " ", ...words);
 }
