@@ -600,7 +600,7 @@ func (l *link) logStanding() {
 	s.logged = now
 }
 
-// logGateways logs and reports gateways that stop responding to probes or respond again.
+// logGateways logs and reports gateways that stop or resume responding to probes.
 func (l *link) logGateways() {
 	g := &l.gateways
 	if g.tracker == nil {

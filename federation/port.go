@@ -337,8 +337,8 @@ func undeclared(members []contribution) bool {
 // that the change may affect. The clients are in the same order as port.all. The summary and the
 // steering must not have changed.
 //
-// Clients may request any number of invented names. To keep updates fast for other clients,
-// concerned omits clients that the change cannot affect:
+// Clients may request any number of invented names. To keep updates fast for the remaining clients,
+// concerned omits each client that the change cannot affect:
 //
 //   - Clients of an instance are affected only by changes to endpoints of this instance.
 //   - If traffic must stay on nodes, clients are affected only by changes to endpoints on their

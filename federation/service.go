@@ -74,7 +74,7 @@ func (s *watchedService) tick() {
 
 func (s *watchedService) finishUnwatch() { s.change(func() {}) }
 
-// change calls f, which publishes a change, while holding s.mu. If the service is broken, change
+// change holds s.mu while it calls f, which publishes a change. If the service is broken, change
 // restores the service instead. Restoring the service publishes all changes.
 func (s *watchedService) change(f func()) {
 	s.locked(func() {

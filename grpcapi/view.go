@@ -366,7 +366,7 @@ func (v *getView) becomeIdle() int {
 	return costOfSet(set)
 }
 
-// lazyFrames holds the messages of a step between two sets. The first call to the frames function
+// lazyFrames holds the messages that take a client from one set to the next. The first call to the frames function
 // encodes the messages.
 type lazyFrames struct {
 	from, to *federation.Set // from is nil for a new stream, which receives the whole set

@@ -62,7 +62,7 @@ func newClusterRequests(name federation.ClusterName) *clusterRequests {
 	latency := func(buckets []float64, labels ...string) prometheus.ObserverVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "http_client_request_latency_seconds",
-			Help:    "Time until API servers began to respond to requests.",
+			Help:    "Time from sending a request until the API server began to respond.",
 			Buckets: buckets,
 		}, append(labels, "cluster")).MustCurryWith(curried)
 	}

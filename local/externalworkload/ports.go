@@ -62,8 +62,7 @@ func portsAt(
 	return list
 }
 
-// target identifies a port of a workload in the same way as a Service: by protocol, and by name or
-// number.
+// target identifies a port of a workload the way a Service does: by protocol, and by name or number.
 type target struct {
 	protocol corev1.Protocol
 	port     intstr.IntOrString

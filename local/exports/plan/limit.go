@@ -192,8 +192,8 @@ type followKey struct {
 
 // followNamed adds members that existing objects list without an export, up to maxNamed per
 // namespace. Members without an export do not reduce how many exports the limits allow. An object
-// that would exceed maxNamed stays unchanged until its unlinked members are removed after
-// UnlinkedAfter.
+// that would exceed maxNamed stays unchanged until UnlinkedAfter has elapsed and its unlinked
+// members are removed.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {

@@ -32,8 +32,8 @@ func (m *member) ports() *portIndex {
 	return m.index
 }
 
-// serviceCopies returns the copied labels and annotations of the member's Service, without its
-// preference. The export must be known.
+// serviceCopies returns the labels and annotations to copy from the member's Service, except the
+// Service's preference. The export must be known.
 func (m *member) serviceCopies() copies {
 	s := m.export.Service
 	return chooseCopies(s.Labels, s.Annotations, copyLabel(m.link.ExcludeLabels), copyAnnotation)

@@ -75,8 +75,8 @@ func (s *Service) onlyIPv6() bool {
 // cannotGetIPs reports whether the Service must be recreated to restore its previous IPs.
 func (s *Service) cannotGetIPs() bool { return s.Headless() || s.Type == "ExternalName" }
 
-// unexportable returns the reason why a Service cannot be exported, or "". Exports of Services that
-// Isthmus or a service mirror wrote would form a cycle.
+// unexportable returns the reason why a Service cannot be exported, or "". Exporting a
+// Service that Isthmus or a service mirror created would form a cycle.
 func (s *Service) unexportable() string {
 	switch {
 	case s.Type == "ExternalName":

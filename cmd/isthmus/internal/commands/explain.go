@@ -513,7 +513,7 @@ var verdicts = map[string]verdictWords{
 	"hinted-to-other-zones": {"its hints do not include the client's zone",
 		"hints keep traffic within a zone; to change this, find out what writes the hints, " +
 			"or remove trafficDistribution and service.kubernetes.io/topology-mode from the Service"},
-	"hinted-to-other-nodes": {"its hints do not include the client's node, which has another endpoint",
+	"hinted-to-other-nodes": {"its hints do not include the client's node, but the hints of another endpoint do",
 		"hints keep traffic on a node; " +
 			"to change this, remove trafficDistribution from the Service, or find out what writes the hints"},
 	"ipv6-off": {"Isthmus does not serve IPv6 addresses",

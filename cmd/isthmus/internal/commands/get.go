@@ -101,7 +101,7 @@ func (s *getState) started() bool { return s.known }
 // add applies an add message. The limit applies to the total size of all endpoints.
 func (s *getState) add(set *pb.WeightedAddrSet, limit int) error {
 	if len(set.GetAddrs()) == 0 {
-		return errors.New("an add message without addresses: a proxy ignores it")
+		return errors.New("an add message without addresses, which proxies ignore")
 	}
 	if s.endpoints == nil {
 		s.endpoints = make(map[netip.AddrPort]endpoint)
@@ -142,7 +142,7 @@ func (s *getState) add(set *pb.WeightedAddrSet, limit int) error {
 
 func (s *getState) remove(set *pb.AddrSet) error {
 	if !s.known {
-		return errors.New("a remove message before the first add message: a proxy ignores it")
+		return errors.New("a remove message before the first add message, which proxies ignore")
 	}
 	var bad error
 	for _, a := range set.GetAddrs() {

@@ -69,8 +69,8 @@ func (p *profileState) output(at time.Time, authority string) any {
 	return adminapi.ProfileOutput{Time: at, Authority: authority, Address: p.address, Sent: p.sent}
 }
 
-// table returns a headline and a table with one line for each field that is set, followed by one
-// line for each route.
+// table returns a heading and a table with one row for each field that is set, followed by one row
+// for each route.
 func (p *profileState) table() (string, []byte) {
 	headline := "no profile"
 	switch {

@@ -213,8 +213,8 @@ func (o *options) messageFlags(s *pflag.FlagSet) {
 		"Tell proxies that meshed Pods support HTTP/2, so that the proxies upgrade connections to HTTP/2.")
 	s.StringVar(&o.transport, "outbound-transport-mode", "transparent",
 		"Set the `MODE` for traffic to meshed Pods. "+
-			"In mode transport-header, all traffic passes through the inbound port of the Pod's proxy. "+
-			"In mode transparent, only traffic to opaque ports passes through the inbound port.")
+			"In transport-header mode, all traffic passes through the inbound port of the Pod's proxy. "+
+			"In transparent mode, only traffic to opaque ports passes through the inbound port.")
 	s.StringVar(&o.opaquePorts, "default-opaque-ports", "",
 		"Disable protocol detection for these comma-separated `PORTS`, which are numbers or ranges LOW-HIGH. "+
 			"An annotation on a Pod or Service overrides the list. Invalid items are skipped with a warning.")

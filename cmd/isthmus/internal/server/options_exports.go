@@ -41,9 +41,9 @@ type exportSources struct{ labels, serviceExports bool }
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "",
 		"Choose the `MODE` in which Isthmus writes local Services for exported Services. "+
-			"In mode off, Isthmus writes nothing. "+
-			"In mode plan, the command isthmus exports shows what would be written; write permissions are not needed. "+
-			"In mode on, one replica at a time writes the objects, with the permissions in manifests/install/exports. "+
+			"In off mode, Isthmus writes nothing. "+
+			"In plan mode, the command isthmus exports shows what would be written; write permissions are not needed. "+
+			"In on mode, one replica at a time writes the objects, with the permissions in manifests/install/exports. "+
 			"For the label mirror.linkerd.io/exported=remote-discovery, Isthmus writes a Service NAME-CLUSTER. "+
 			"For the label mirror.linkerd.io/federated=member, Isthmus writes a Service NAME-federated. "+
 			"For ServiceExports, Isthmus writes a ServiceImport and its Service NAME-clusterset. "+

@@ -28,7 +28,7 @@ const (
 
 const placeholder = "TOKEN"
 
-// linkKey identifies the link that tokens belong to, among the links of all clusters.
+// linkKey identifies the link that a token belongs to. No two links of any clusters share a key.
 type linkKey struct {
 	link, namespace string
 	by              types.UID
