@@ -43,7 +43,7 @@ var colors = map[string]color{
 func colored(word string) cell { return cell{word, colors[word]} }
 
 type cell struct {
-	text   string
+	text  string
 	color color
 }
 
