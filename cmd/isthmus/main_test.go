@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = os.Unsetenv("KUBERNETES_SERVICE_HOST") // tests may run in a Pod, where a replica takes longer to end
+	_ = os.Unsetenv("KUBERNETES_SERVICE_HOST") // tests may run in a Pod, where a replica shuts down more slowly
 	goleak.VerifyTestMain(m)
 }
 
@@ -63,7 +63,7 @@ func TestHelp(t *testing.T) {
 			}
 			for _, want := range c.want {
 				if !strings.Contains(out, want) {
-					t.Errorf("no %q in:\n%s", want, out)
+					t.Errorf("the output lacks %q:\n%s", want, out)
 				}
 			}
 		})
@@ -118,7 +118,7 @@ func TestHelpIsComplete(t *testing.T) {
 			}
 			if verb, _, _ := strings.Cut(v.Use, " "); !strings.Contains(b.String(), "\nUsage: isthmus "+verb) ||
 				verb != "gateway" && !strings.Contains(b.String(), "\nExamples:\n") {
-				t.Errorf("the help of %s has no usage, or no examples", v.Use)
+				t.Errorf("the help of %s lacks the usage or examples", v.Use)
 			}
 		}
 	}

@@ -118,7 +118,7 @@ func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 	return p
 }
 
-// get returns the response of the admin server, or an empty text if there is none.
+// get returns the response of the admin server, or "" if the request fails.
 func (p *gatewayProcess) get(path string) string {
 	return cmdtest.Get(p.client, "http://"+p.metricsAddr+path)
 }
@@ -151,8 +151,8 @@ func startReady(t *testing.T, args ...string) *gatewayProcess {
 	return p
 }
 
-// TestProcess checks a whole replica on a small API. The replica becomes ready, serves "isthmus
-// get", shows the stream on its pages, and drains on a signal.
+// TestProcess checks a whole replica with a small API server. The replica becomes ready, serves
+// "isthmus get", shows the stream on its pages, and drains on a signal.
 func TestProcess(t *testing.T) {
 	p := startReady(t, "--shutdown-delay=1ms", "--drain=1ms")
 	code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once")
@@ -213,7 +213,7 @@ func TestProcessWithoutAPI(t *testing.T) {
 		return json.Unmarshal([]byte(p.get("/debug/clusters")), &page) == nil && page.Local.State == "unreachable"
 	})
 	if p.get("/ready") != "not ready" || p.listens() {
-		t.Error("ready without a cluster")
+		t.Error("the replica is ready without a cluster")
 	}
 	if page.Local.Cluster != "local" || !strings.Contains(page.Local.Reason, "connection refused") ||
 		page.Clusters == nil ||
@@ -231,7 +231,7 @@ func TestProcessWithoutAPI(t *testing.T) {
 		`grpc_server_started_total{grpc_method="Get",grpc_service="io.linkerd.proxy.destination.Destination",` +
 			`grpc_type="server_stream"} 0`} {
 		if !strings.Contains(metrics, name) {
-			t.Errorf("no %s in the metrics", name)
+			t.Errorf("the metrics lack %s", name)
 		}
 	}
 	p.signals <- syscall.SIGTERM
@@ -247,7 +247,7 @@ func TestProcessWithoutAPI(t *testing.T) {
 		`"signal":"terminated"`,
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %s in the log:\n%s", want, text)
+			t.Errorf("the log lacks %s:\n%s", want, text)
 		}
 	}
 	for line := range strings.Lines(text) {
@@ -290,16 +290,17 @@ func TestSecondSignal(t *testing.T) {
 		t.Errorf("exit code %d", c)
 	}
 	p.log.Await(t, "a second signal: ended at once")
-	quit <- syscall.SIGINT // what main would leave to the end of the process ends by itself here
-	<-end                  // by the signal, or since the gateway has ended the stream before it
+	// The end of a process would end the rest of the program. In this test, the rest ends by itself.
+	quit <- syscall.SIGINT
+	<-end // either by the signal, or because the replica has ended the stream before
 	p.log.Await(t, "shutdown: done")
 }
 
-// mostSeries is the maximum number of series of a linked cluster on each replica, as
-// docs/metrics.md says.
+// mostSeries is the maximum number of series of a linked cluster on each replica. docs/metrics.md
+// states the same number.
 const mostSeries = 50
 
-// startSim starts a cluster with these objects.
+// startSim starts an API server with the given objects.
 func startSim(t *testing.T, name string, objects ...runtime.Object) *apisim.Server {
 	t.Helper()
 	api, err := apisim.Start(name, nil)
@@ -315,7 +316,7 @@ func startSim(t *testing.T, name string, objects ...runtime.Object) *apisim.Serv
 	return api
 }
 
-// webSlice returns a slice with one endpoint of the Service shop/web.
+// webSlice returns an EndpointSlice with one endpoint of the Service shop/web.
 func webSlice(addr string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -331,7 +332,7 @@ func webSlice(addr string) *discoveryv1.EndpointSlice {
 	}
 }
 
-// webService returns the Service shop/NAME with these annotations.
+// webService returns the Service shop/NAME with the given annotations.
 func webService(name string, annotations map[string]string) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -342,7 +343,7 @@ func webService(name string, annotations map[string]string) *corev1.Service {
 	}
 }
 
-// linkerdGateway returns a gateway Service at an address that answers probes.
+// linkerdGateway returns a gateway Service at an address that responds to probes.
 func linkerdGateway(t *testing.T) *corev1.Service {
 	t.Helper()
 	alive := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -364,7 +365,7 @@ func linkerdGateway(t *testing.T) *corev1.Service {
 	return s
 }
 
-// simLink returns a link Secret for a cluster that apisim serves. Several Secrets may lead to one
+// simLink returns a link Secret for a cluster that apisim serves. Several Secrets may point to one
 // server.
 func simLink(t *testing.T, name string, remote *apisim.Server, network string) *corev1.Secret {
 	t.Helper()
@@ -387,8 +388,8 @@ func simLink(t *testing.T, name string, remote *apisim.Server, network string) *
 	}
 }
 
-// seriesOf counts the series of a cluster in a scrape, by the names of their samples. It omits
-// series of a service or of one address of a gateway.
+// seriesOf counts the series of a cluster in a scrape by name. It omits series of a service or of
+// one address of a gateway.
 func seriesOf(metrics, cluster string) (count map[string]int, sum int) {
 	count = make(map[string]int)
 	for line := range strings.Lines(metrics) {
@@ -404,8 +405,8 @@ func seriesOf(metrics, cluster string) (count map[string]int, sum int) {
 	return count, sum
 }
 
-// TestSeriesOfLinks checks that a healthy linked cluster has at most mostSeries series, however it
-// is reached.
+// TestSeriesOfLinks checks that a healthy linked cluster has at most mostSeries series, however
+// clients reach it.
 func TestSeriesOfLinks(t *testing.T) {
 	t.Setenv("ISTHMUS_TEST_LOOPBACK_GATEWAYS", "true")
 	remote := startSim(t, "remote", webService("web", nil), webSlice("10.194.1.1"), linkerdGateway(t))
@@ -441,7 +442,7 @@ func TestSeriesOfLinks(t *testing.T) {
 	metrics := p.get("/metrics")
 	for _, name := range names {
 		if count, sum := seriesOf(metrics, name); sum > mostSeries || sum < mostSeries/2 {
-			t.Errorf("%s costs %d series, not up to %d: %v", name, sum, mostSeries, count)
+			t.Errorf("%s has %d series, want at most %d: %v", name, sum, mostSeries, count)
 		}
 	}
 	p.signals <- syscall.SIGTERM
@@ -506,7 +507,7 @@ func TestTraces(t *testing.T) {
 	}
 	seen := make(chan string, 100)
 	collector := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-		m := new(emptypb.Empty) // of which all fields are unknown
+		m := new(emptypb.Empty) // all fields of m are unknown
 		if err := stream.RecvMsg(m); err != nil {
 			return err
 		}

@@ -23,8 +23,8 @@ func runbook(t *testing.T) string {
 	return string(text)
 }
 
-// TestRunbookHasAlerts checks that the runbook has an entry for each alert and for no other. Each
-// entry has the meaning of the alert, its impact and an action.
+// TestRunbookHasAlerts checks that the runbook has exactly one entry for each alert. Each entry has
+// the meaning of the alert, its impact and an action.
 func TestRunbookHasAlerts(t *testing.T) {
 	rules, err := os.ReadFile("../../manifests/alerts/isthmus.yaml")
 	if err != nil {
@@ -48,12 +48,12 @@ func TestRunbookHasAlerts(t *testing.T) {
 		}
 	}
 	if n := strings.Count(string(rules), "alert:"); n == 0 || n != len(alerts) {
-		t.Errorf("of %d alerts %d can be read", n, len(alerts))
+		t.Errorf("%d alerts, but only %d can be parsed", n, len(alerts))
 	}
 	slices.Sort(alerts)
 	slices.Sort(entries)
 	if !slices.Equal(alerts, entries) {
-		t.Errorf("alerts are\n%q, and the runbook has\n%q", alerts, entries)
+		t.Errorf("the alerts are\n%q\nbut the runbook has\n%q", alerts, entries)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestRunbookHasWords(t *testing.T) {
 	for head, want := range map[string][]string{
 		"| check | problem |": append(
 			slices.Clone(check.Checks), "gateway", "version", "replicas",
-		), // the last are the verb's own
+		), // the last words belong to isthmus explain
 		"| verdict | reason |":   verdicts,
 		"| STATE | meaning |":    states,
 		"| STANDING | meaning |": {adminapi.InService, adminapi.LastResort, adminapi.Withdrawn},
@@ -87,7 +87,7 @@ func TestRunbookHasWords(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("the table %q has\n%q, and there are\n%q", head, got, want)
+			t.Errorf("the table %q has\n%q\nwant\n%q", head, got, want)
 		}
 	}
 }
@@ -127,17 +127,17 @@ func TestExportStatesAreDocumented(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("../../docs/exports.md has the states\n%q, and there are\n%q", got, want)
+		t.Errorf("../../docs/exports.md has the states\n%q\nwant\n%q", got, want)
 	}
 }
 
-// firstCells returns the words in backquotes in the first cell of each row of the table with this
+// firstCells returns the quoted words in the first cell of each row of the table with the given
 // head.
 func firstCells(t *testing.T, page, head string) (words []string) {
 	t.Helper()
 	_, rest, found := strings.Cut(page, "\n"+head+"\n")
 	if !found {
-		t.Fatalf("there is no table %q", head)
+		t.Fatalf("the table %q does not exist", head)
 	}
 	for line := range strings.SplitSeq(rest, "\n") {
 		if !strings.HasPrefix(line, "|") {

@@ -77,7 +77,7 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// A forged copy cannot contain what would be much larger in memory than in the data.
+// TestForged checks that unpack rejects a forged copy that is much larger in memory than its data.
 func TestForged(t *testing.T) {
 	many := make(map[string][]byte)
 	for i := range maxLists + 1 {
@@ -99,7 +99,8 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// The descriptions of any number of forged ConfigMaps need little memory.
+// TestForgedHeads checks that the descriptions of forged ConfigMaps need little memory, however
+// many there are.
 func TestForgedHeads(t *testing.T) {
 	all := make(generations)
 	add := func(name, text string) {
@@ -126,7 +127,7 @@ func TestForgedHeads(t *testing.T) {
 	}
 }
 
-// Different clusters have different names and labels.
+// TestSlug checks that different clusters have different names and labels.
 func TestSlug(t *testing.T) {
 	seen := make(map[string]federation.ClusterName)
 	for _, name := range []federation.ClusterName{"east", "East", "EAST", "e_ast", "e-ast", "", "local", "a.b", "a-b"} {

@@ -35,21 +35,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a local cluster with an API server, in a synctest bubble.
+// world is a local cluster with an API server in a synctest bubble.
 type world struct {
 	*apisim.Server
 	t      *testing.T
 	accept chan net.Conn
 	closed chan struct{}
 	lists  atomic.Int32 // of ConfigMaps
-	refuse atomic.Int32 // number of writes of ConfigMaps that fail next
+	refuse atomic.Int32 // number of writes of ConfigMaps that will fail
 
 	mu      sync.Mutex
-	created []string     // names of the ConfigMaps that were created
+	created []string     // names of the created ConfigMaps
 	before  func(string) // called before a ConfigMap is created; may be nil
 }
 
-// Accept implements net.Listener.
 func (w *world) Accept() (net.Conn, error) {
 	select {
 	case conn := <-w.accept:
@@ -59,10 +58,8 @@ func (w *world) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener.
 func (w *world) Close() error { return nil }
 
-// Addr implements net.Listener.
 func (w *world) Addr() net.Addr { return &net.TCPAddr{} }
 
 func (w *world) dial(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -77,7 +74,7 @@ func (w *world) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// requests counts lists of ConfigMaps, and makes writes of ConfigMaps fail.
+// requests counts lists of ConfigMaps and makes writes of ConfigMaps fail.
 type requests struct {
 	http.RoundTripper
 	*world
@@ -93,7 +90,6 @@ func (r requests) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.RoundTripper.RoundTrip(request)
 }
 
-// inWorld runs a test.
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, accept: make(chan net.Conn), closed: make(chan struct{})}
@@ -123,7 +119,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// configMaps returns the ConfigMaps of the namespace, by name.
+// configMaps returns the ConfigMaps of the namespace linkerd by name.
 func (w *world) configMaps() map[string]*corev1.ConfigMap {
 	w.t.Helper()
 	list, err := w.Objects("configmaps", "linkerd")
@@ -177,7 +173,6 @@ func (w *world) writes() int {
 	return n
 }
 
-// replica is a replica with Copies.
 type replica struct {
 	*Copies
 	logs *observer.ObservedLogs
@@ -185,10 +180,9 @@ type replica struct {
 
 	mu      sync.Mutex
 	links   map[federation.ClusterName]clusterstore.LinkedCache
-	unknown bool // the links are not known yet
+	unknown bool // whether links may be missing from the list
 }
 
-// replica starts a replica.
 func (w *world) replica(name string, maxAge time.Duration) *replica {
 	w.t.Helper()
 	config := &rest.Config{Host: "http://local.example", Dial: w.dial}
@@ -231,7 +225,6 @@ func (r *replica) caches() (list []clusterstore.LinkedCache, listed bool) {
 	return slices.Collect(maps.Values(r.links)), !r.unknown
 }
 
-// withReplica runs a test with one replica.
 func withReplica(t *testing.T, f func(t *testing.T, w *world, a *replica)) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.replica("a", day)
@@ -240,8 +233,8 @@ func withReplica(t *testing.T, f func(t *testing.T, w *world, a *replica)) {
 	})
 }
 
-// set sets the state of a link. If the link is ready or stale, the replica has its cache, which has
-// these bytes.
+// set sets the state of a link. If the link is ready or stale, the replica has a cache of it with
+// the given data.
 func (r *replica) set(name federation.ClusterName, state cluster.State, data []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +268,7 @@ func (r *replica) setUnknown(unknown bool) {
 	r.unknown = unknown
 }
 
-// missing checks the clusters that are not copied, with the reasons.
+// missing checks the clusters without a copy and the reasons.
 func (r *replica) missing(t *testing.T, want string) {
 	t.Helper()
 	var got []string
@@ -287,7 +280,7 @@ func (r *replica) missing(t *testing.T, want string) {
 	}
 }
 
-// random returns bytes that can't be compressed.
+// random returns incompressible data.
 func random(n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.Read(data) // never fails
@@ -296,14 +289,14 @@ func random(n int) []byte {
 
 const day = 24 * time.Hour
 
-// wait waits, and for all goroutines.
+// wait advances the clock, and waits until all goroutines are blocked.
 func wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// A cluster is copied once per outage, whatever the number of replicas, and the copy is deleted
-// afterwards.
+// TestOncePerOutage checks that a cluster is copied once per outage, whatever the number of
+// replicas. The copy is deleted after the outage.
 func TestOncePerOutage(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.replica("a", day), w.replica("b", day)
@@ -350,7 +343,7 @@ func TestOncePerOutage(t *testing.T) {
 	})
 }
 
-// If a cluster is lost again before its copy is deleted, it is copied again.
+// TestSecondOutage checks that a cluster is copied again if it is lost before its copy is deleted.
 func TestSecondOutage(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		a.set("east", cluster.Stale, []byte("old"))
@@ -367,7 +360,8 @@ func TestSecondOutage(t *testing.T) {
 	})
 }
 
-// A cluster that comes and goes is copied once a minute at most.
+// TestFlapping checks that a cluster that is repeatedly lost and recovered is copied at most once a
+// minute.
 func TestFlapping(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		for range 60 {
@@ -382,8 +376,8 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// A leader dies between two ConfigMaps. Another replica that has the cluster writes a complete
-// generation, and the replicas that start meanwhile write nothing.
+// TestLeaderDies checks a leader that dies between two ConfigMaps. Another replica with a cache of
+// the cluster writes a complete generation. Replicas that start meanwhile write nothing.
 func TestLeaderDies(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.replica("a", day), w.replica("b", day)
@@ -420,7 +414,8 @@ func TestLeaderDies(t *testing.T) {
 	})
 }
 
-// A copy stays while one replica can reach the cluster and another can't.
+// TestOneReplicaLostIt checks that a copy stays while some replicas can reach the cluster and
+// others cannot.
 func TestOneReplicaLostIt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.replica("a", day), w.replica("b", day)
@@ -442,7 +437,7 @@ func TestOneReplicaLostIt(t *testing.T) {
 }
 
 func TestRemoved(t *testing.T) {
-	const keepFor = time.Hour // a day has 24 times as many renewals of the Lease
+	const keepFor = time.Hour // a day would need 24 times as many renewals of the Lease
 	for name, end := range map[string]func(w *world, a *replica){
 		"unlinked": func(w *world, a *replica) {
 			a.forget("east")
@@ -463,7 +458,7 @@ func TestRemoved(t *testing.T) {
 			off.set("east", cluster.Stale, nil)
 			wait(time.Minute)
 			if !off.Status().Off {
-				w.t.Error("the status does not say that copies are switched off")
+				w.t.Error("the status does not show that copies are disabled")
 			}
 		},
 		"damaged annotation": func(w *world, a *replica) {
@@ -494,7 +489,8 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// Nothing is deleted before all links are known, and other ConfigMaps never are.
+// TestNotRemoved checks that no copy is deleted before all links are known. ConfigMaps of others
+// are never deleted.
 func TestNotRemoved(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.replica("a", day)
@@ -529,7 +525,8 @@ func TestNotRemoved(t *testing.T) {
 	})
 }
 
-// A leader whose list of links became incomplete before its election writes and deletes nothing.
+// TestLinksUnknownToLeader checks a leader whose list of links became incomplete before its
+// election. The leader writes and deletes nothing.
 func TestLinksUnknownToLeader(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		a.set("east", cluster.Stale, nil)
@@ -553,7 +550,7 @@ func TestLinksUnknownToLeader(t *testing.T) {
 }
 
 // TestBounds checks the limits of one copy and of all copies together. At the limit, a copy can
-// still replace the earlier copy of its cluster. A refused copy is written once there is room.
+// still replace the earlier copy of its cluster. A rejected copy is written once there is room.
 func TestBounds(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		large := random(maxCopy - 1000)
@@ -584,7 +581,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("missing %+v", status.Missing)
 		}
 		if n := testutil.ToFloat64(a.Copies.Missing()); n != 2 {
-			t.Errorf("%v clusters are missing by the metric", n)
+			t.Errorf("the metric counts %v missing clusters", n)
 		}
 		if n := w.writes(); n != 0 {
 			t.Errorf("%d ConfigMaps were written beyond the limit", n)
@@ -627,7 +624,8 @@ func TestForbidden(t *testing.T) {
 	})
 }
 
-// While the Lease can't be used, nothing is written, and the status says so.
+// TestNoLease checks that nothing is written while the Lease cannot be used, and that the status
+// reports it.
 func TestNoLease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.Misbehave(apisim.Faults{Forbidden: []string{"leases"}})
@@ -656,7 +654,7 @@ func TestUnusable(t *testing.T) {
 		}
 	}
 	for name, x := range map[string]struct {
-		damage func(w *world, parts []*corev1.ConfigMap) // of a copy with two ConfigMaps
+		damage func(w *world, parts []*corev1.ConfigMap) // damages a copy with two ConfigMaps
 		maxAge time.Duration
 		want   string
 	}{
@@ -713,7 +711,8 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// A copy that is being written may become usable, even if older copies can't be used.
+// TestReadWhileWriting checks that Read waits for a copy that is being written, even if the older
+// copies cannot be used.
 func TestReadWhileWriting(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		wait(time.Hour)
@@ -746,11 +745,12 @@ func TestReadWhileWriting(t *testing.T) {
 	})
 }
 
-// A copy from the future is neither used nor stored for longer than one from the past.
+// TestFuture checks that a copy with a time in the future is not used. It is also stored no longer
+// than a copy with a time in the past.
 func TestFuture(t *testing.T) {
 	for name, x := range map[string]struct {
-		written, lost time.Duration // from now on
-		parts         int           // number of stored ConfigMaps, of two
+		written, lost time.Duration // relative to now
+		parts         int           // number of stored ConfigMaps, out of two
 		want          string
 	}{
 		"incomplete": {written: readyFor + time.Hour, parts: 1, want: "incomplete"},
@@ -781,7 +781,7 @@ func TestFuture(t *testing.T) {
 	}
 }
 
-// A head that would be too long for a reader is not written.
+// TestLongServer checks that a head that is too long for readers is not written.
 func TestLongServer(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		a.set("east", cluster.Stale, nil)
@@ -796,8 +796,8 @@ func TestLongServer(t *testing.T) {
 	})
 }
 
-// If an outage ends while the leader writes the copy of another cluster, the recovered cluster is not
-// copied.
+// TestOutageEndsBeforeWrite checks that a cluster is not copied if its outage ends while the leader
+// writes the copy of another cluster.
 func TestOutageEndsBeforeWrite(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		large := random(maxCopy - 1000)
@@ -824,8 +824,8 @@ func TestOutageEndsBeforeWrite(t *testing.T) {
 	})
 }
 
-// If the API server is so slow that the leader cannot write a copy in time, the leader tries again
-// after longer and longer pauses, and deletes the incomplete copies.
+// TestSlowWrites checks an API server that is too slow for a copy to be written in time. The leader
+// retries with increasing delays and deletes the incomplete copies.
 func TestSlowWrites(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var slow atomic.Bool
@@ -849,7 +849,8 @@ func TestSlowWrites(t *testing.T) {
 	})
 }
 
-// Replicas with different addresses of the same cluster do not replace each other's copy.
+// TestTwoAddresses checks that replicas with different addresses of the same cluster do not replace
+// each other's copy.
 func TestTwoAddresses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.replica("a", day), w.replica("b", day)
@@ -872,7 +873,7 @@ func TestTwoAddresses(t *testing.T) {
 	})
 }
 
-// If a write fails, the cluster is copied again after a pause.
+// TestRefusedWrite checks that a cluster is copied again after a pause if a write fails.
 func TestRefusedWrite(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		w.before = func(name string) {
@@ -897,7 +898,8 @@ func TestRefusedWrite(t *testing.T) {
 	})
 }
 
-// A list that ends because the replica stops is not a problem of the API server.
+// TestStopDuringList checks that a list that is canceled because the replica stops is not reported
+// as a problem.
 func TestStopDuringList(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.replica("a", day)

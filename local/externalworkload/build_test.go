@@ -21,7 +21,7 @@ func inNS(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)}
 }
 
-// aService is an IPv4 Service that selects app=vm and has ports
+// aService returns an IPv4 Service that selects app=vm. Each port has the form
 // "[NAME=]PORT/TARGET[/PROTOCOL]".
 func aService(name string, ports ...string) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: inNS(name), Spec: corev1.ServiceSpec{
@@ -55,8 +55,8 @@ func headless(s *corev1.Service) *corev1.Service {
 	return s
 }
 
-// aWorkload is a ready one with label app=vm, addresses ("IP,IP") and ports
-// "[NAME=]PORT[/PROTOCOL]".
+// aWorkload returns a ready workload with the label app=vm. ips has the form "IP,IP", and each port
+// has the form "[NAME=]PORT[/PROTOCOL]".
 func aWorkload(name, ips string, ports ...string) *decode.ExternalWorkload {
 	w := &decode.ExternalWorkload{ObjectMeta: inNS(name)}
 	w.Labels = map[string]string{"app": "vm"}
@@ -81,7 +81,8 @@ func aWorkload(name, ips string, ports ...string) *decode.ExternalWorkload {
 	return w
 }
 
-// workloads are vm-000 to vm-N-1, each with an address and port http=8080.
+// workloads returns n workloads vm-000, vm-001 and so on. Each has an address and the port
+// http=8080.
 func workloads(n int) (list []*decode.ExternalWorkload) {
 	for i := range n {
 		list = append(list, aWorkload(
@@ -96,14 +97,14 @@ func unready(w *decode.ExternalWorkload) *decode.ExternalWorkload {
 	return w
 }
 
-// world is an API server that only keeps slices, as they are written.
+// world is an API server that stores only EndpointSlices.
 type world struct {
 	t      testing.TB
 	slices []*discoveryv1.EndpointSlice // each is replaced when it changes
 	names  int
 }
 
-// apply executes a plan, as an API server would, and calls the functions after each write.
+// apply executes a plan like an API server. It calls the functions after each write.
 func (w *world) apply(p plan, after ...func()) {
 	w.t.Helper()
 	written := func() {
@@ -125,7 +126,7 @@ func (w *world) apply(p plan, after ...func()) {
 	}
 }
 
-// create keeps a slice, which gets a name unless it has one.
+// create stores a slice, and names the slice unless it has a name.
 func (w *world) create(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	w.names++
 	made := s.DeepCopy()
@@ -141,7 +142,7 @@ func (w *world) update(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice 
 	w.t.Helper()
 	i := w.index(s.Name)
 	if w.slices[i].AddressType != s.AddressType {
-		w.t.Fatalf("slice %s turns from %s into %s", s.Name, w.slices[i].AddressType, s.AddressType)
+		w.t.Fatalf("the address type of slice %s changes from %s to %s", s.Name, w.slices[i].AddressType, s.AddressType)
 	}
 	w.slices[i] = s.DeepCopy()
 	return w.slices[i]
@@ -157,13 +158,12 @@ func (w *world) index(name string) int {
 	w.t.Helper()
 	i := slices.IndexFunc(w.slices, func(x *discoveryv1.EndpointSlice) bool { return x.Name == name })
 	if i < 0 {
-		w.t.Fatalf("no slice %q to be written", name)
+		w.t.Fatalf("the written slice %q does not exist", name)
 	}
 	return i
 }
 
-// sync makes the slices what they should be, and fails if a second sync would change
-// them again.
+// sync makes a plan and applies it. The test fails if a second sync would write anything.
 func (w *world) sync(svc *corev1.Service, workloads ...*decode.ExternalWorkload) plan {
 	w.t.Helper()
 	p, _ := newPlan(context.Background(), svc, workloads, w.slices)
@@ -176,8 +176,8 @@ func (w *world) sync(svc *corev1.Service, workloads ...*decode.ExternalWorkload)
 
 func (p plan) size() int { return len(p.create) + len(p.update) + len(p.move) + len(p.remove) }
 
-// String gives the writes as "create 100 100 50, update 3, delete 1": the sizes
-// of the slices.
+// String returns the sizes of the written slices in the form "create 100 100 50, update 3, delete
+// 1".
 func (p plan) String() string {
 	var parts []string
 	for _, x := range []struct {
@@ -196,8 +196,8 @@ func (p plan) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// String lists the endpoints of the slices: "IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2!", one
-// line each, ! for not ready.
+// String returns the endpoints of each slice on one line, in the form "IPv4 http=8080/TCP:
+// vm-1=10.0.0.1 vm-2=10.0.0.2!". An exclamation mark means not ready.
 func (w *world) String() string {
 	var lines []string
 	for _, s := range w.slices {
@@ -223,19 +223,19 @@ func describe(s *discoveryv1.EndpointSlice) string {
 	return strings.Join(words, " ")
 }
 
-// put adds a slice of the Service with the endpoints of these workloads.
+// put adds a slice of the Service with the endpoints of the given workloads.
 func (w *world) put(svc *corev1.Service, list ...*decode.ExternalWorkload) *discoveryv1.EndpointSlice {
 	w.t.Helper()
 	before := len(w.slices)
 	fresh, _ := newPlan(context.Background(), svc, list, nil)
 	w.apply(fresh)
 	if len(w.slices) != before+1 {
-		w.t.Fatalf("%d slices instead of one", len(w.slices)-before)
+		w.t.Fatalf("put created %d slices, want one", len(w.slices)-before)
 	}
 	return w.slices[before]
 }
 
-// TestPortsOf checks which of a workload's ports a Service's port refers to.
+// TestPortsOf checks which ports of a workload a port of a Service refers to.
 func TestPortsOf(t *testing.T) {
 	w := aWorkload("vm-1", "10.0.0.1", "http=0", "http=8080", "http=8081", "dns=53/UDP", "dns=54/TCP", "9090")
 	for _, x := range []struct {
@@ -252,7 +252,7 @@ func TestPortsOf(t *testing.T) {
 		}
 	}
 	if got := portsOf(w)[targetOf(&corev1.ServicePort{Port: 9090})]; got != 9090 {
-		t.Errorf("no target: %d", got)
+		t.Errorf("a port without a target matches port %d", got)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestPortsKey(t *testing.T) {
 	odd.Port, other.AppProtocol = nil, new("http")
 	list := []discoveryv1.EndpointPort{a, b}
 	if newPortsKey(list) != newPortsKey([]discoveryv1.EndpointPort{b, a}) || *list[0].Name != "http" {
-		t.Error("the order matters")
+		t.Error("the key depends on the order of the ports")
 	}
 	seen := make(map[portsKey]int)
 	for i, ports := range [][]discoveryv1.EndpointPort{
@@ -281,14 +281,14 @@ func TestPortsKey(t *testing.T) {
 	} {
 		key := newPortsKey(ports)
 		if j, ok := seen[key]; ok {
-			t.Errorf("%d and %d are the same: %s", i, j, key)
+			t.Errorf("the ports %d and %d have the same key %s", i, j, key)
 		}
 		seen[key] = i
 	}
 }
 
-// TestManyPorts checks that only the first ports of a Service are used if a slice cannot have all,
-// and that this is reported.
+// TestManyPorts checks a Service with more ports than a slice can have. Only the first ports are
+// used, and the problem is reported.
 func TestManyPorts(t *testing.T) {
 	svc := aService("web")
 	for i := range 3 * maxPorts {

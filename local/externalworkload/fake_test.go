@@ -31,24 +31,24 @@ import (
 	"isthmus/federation"
 )
 
-// cluster is a local cluster in memory, which a writer reads and writes.
+// cluster is an in-memory local cluster that a Writer reads and writes.
 type cluster struct {
 	t   testing.TB
 	api *fake.Clientset
 
 	mu        sync.Mutex
-	writer    *Writer // that is told of changes; may be nil
+	writer    *Writer // notified of changes; may be nil
 	services  []*corev1.Service
 	workloads []*decode.ExternalWorkload
-	unread    error            // why workloads can't be read
-	errs      map[string]error // of writes of slices, by verb; of leases
+	unread    error            // the error of reading workloads
+	errs      map[string]error // by the verb of writes of slices, or "leases"
 	walks     int              // calls of Workloads
 	matches   atomic.Int64     // calls of SelectingIn
 	has       *world
 	writes    []string // "create" and so on
 }
 
-// clientsOf returns the typed clients of a writer, which use client-go's fake clientset.
+// clientsOf returns the clients of a Writer that use client-go's fake clientset.
 func clientsOf(api kubernetes.Interface) *kube.Clients {
 	return &kube.Clients{
 		CoordinationV1Interface: api.CoordinationV1(),
@@ -65,14 +65,15 @@ func newCluster(t testing.TB, services ...*corev1.Service) *cluster {
 		defer c.mu.Unlock()
 		return c.errs["leases"] != nil, nil, c.errs["leases"]
 	})
-	// The tracker of a new clientset keeps managed fields, which takes most of the test's time.
+	// The tracker of a new clientset records managed fields, which would take most of the test's
+	// time.
 	c.api.AddReactor("*", "*", clienttesting.ObjectReaction(clienttesting.NewObjectTracker(
 		scheme.Scheme, scheme.Codecs.UniversalDecoder(),
 	)))
 	return c
 }
 
-// react does what an API server does about slices, and the failures that the test sets.
+// react handles requests for slices like an API server, or returns the error that the test has set.
 func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,13 +118,13 @@ func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 
 var errChanged = apierrors.NewConflict(discoveryv1.Resource("endpointslices"), "x", errors.New("another version"))
 
-// isRead reports whether the slice of a name is that one, in that version.
+// isRead reports whether the stored slice has the given UID and version.
 func (c *cluster) isRead(name string, uid *types.UID, version *string) bool {
 	have := c.has.slices[c.has.index(name)]
 	return uid != nil && *uid == have.UID && version != nil && *version == have.ResourceVersion
 }
 
-// The methods of a Cluster.
+// The following methods implement Cluster.
 
 func (c *cluster) Synced() <-chan struct{} {
 	closed := make(chan struct{})
@@ -186,14 +187,13 @@ func (c *cluster) AllManagedSlices() map[federation.ServiceID]int {
 	return all
 }
 
-// slices returns those that there are.
 func (c *cluster) slices() []*discoveryv1.EndpointSlice {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.has.slices)
 }
 
-// put changes an object as others do.
+// put stores an object like another client, and notifies the Writer.
 func (c *cluster) put(objects ...metav1.Object) {
 	c.t.Helper()
 	for _, o := range objects {
@@ -226,13 +226,13 @@ func (c *cluster) put(objects ...metav1.Object) {
 	}
 }
 
-// testLeadership is a leadership that does not run.
+// testLeadership is a leadership whose loop does not run.
 type testLeadership struct {
 	*leadership
 	*cluster
 }
 
-// held is a lease that is never lost.
+// held is a Lease that is never lost.
 type held struct{}
 
 func (held) Write(write func(context.Context) error) error { return write(context.Background()) }
@@ -252,14 +252,14 @@ func newTestLeadership(t testing.TB, services ...*corev1.Service) testLeadership
 	return testLeadership{newLeadership(w, held{}), c}
 }
 
-// sync syncs a Service, which is to succeed.
+// sync syncs a Service. The test fails if sync returns an error.
 func (x testLeadership) sync(svc *corev1.Service) (wrote bool) {
 	wrote, err := x.leadership.sync(x.t.Context(), nameOf(svc))
 	must(x.t, err)
 	return wrote
 }
 
-// replica is a Writer that leads.
+// replica is a Writer that is the leader.
 type replica struct {
 	*Writer
 	*cluster
@@ -268,7 +268,7 @@ type replica struct {
 	stop     func() // ends Run and waits for it
 }
 
-// running plays a test with a replica that has written vm-1 and vm-2 of Service web, in a bubble.
+// running runs a test in a bubble. Its replica has already written vm-1 and vm-2 of Service web.
 func running(t *testing.T, test func(r *replica)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, log := observer.New(zap.DebugLevel)
@@ -297,11 +297,11 @@ func running(t *testing.T, test func(r *replica)) {
 		r.want("IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2")
 		test(r)
 		r.stop()
-		time.Sleep(time.Second) // what tells of changes has ended
+		time.Sleep(time.Second) // wait for the last notifications
 	})
 }
 
-// pass lets time pass, within which just these writes are made.
+// pass advances the clock by d, and checks the writes since the last call.
 func (r *replica) pass(d time.Duration, writes string) {
 	r.t.Helper()
 	time.Sleep(d)
@@ -314,7 +314,7 @@ func (r *replica) pass(d time.Duration, writes string) {
 	r.writes = nil
 }
 
-// want compares all slices of web that are ours.
+// want checks all slices of web that the Writer manages.
 func (r *replica) want(want string) {
 	r.t.Helper()
 	w := &world{}
@@ -328,14 +328,15 @@ func (r *replica) want(want string) {
 	}
 }
 
-// fail makes writes of slices of a verb fail, or all requests about leases; nil: they succeed again.
+// fail makes writes of slices with that verb fail, or all requests for leases. If err is nil, they
+// succeed again.
 func (c *cluster) fail(verb string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.errs[verb] = err
 }
 
-// remove removes a slice as others do.
+// remove deletes a slice like another client.
 func (c *cluster) remove(s *discoveryv1.EndpointSlice) {
 	c.mu.Lock()
 	c.has.remove(s.Name)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestPlan checks that one sync corrects slices in any state. Afterwards, slices contain exactly
-// the right endpoints and a second sync changes nothing. A sync never needs more writes than
+// the right endpoints, and a second sync changes nothing. A sync never needs more writes than
 // replacing all slices. No endpoint is missing between writes.
 //
 // Behaviours: EW-31, EW-33, EW-34, EW-35, EW-37.
@@ -26,7 +26,7 @@ func TestPlan(t *testing.T) {
 		svc := drawService(rt)
 		list := drawWorkloads(rt)
 		w := &world{t: t}
-		for range rapid.IntRange(0, 3).Draw(rt, "rounds") { // a history: syncs of other times, and edits
+		for range rapid.IntRange(0, 3).Draw(rt, "rounds") { // the history consists of earlier syncs and edits
 			p, _ := newPlan(context.Background(), svc, list, w.slices)
 			w.apply(p)
 			edit(rt, w)
@@ -42,10 +42,10 @@ func TestPlan(t *testing.T) {
 		want := rightEndpoints(svc, list)
 		p, _ := newPlan(context.Background(), svc, list, w.slices)
 		if !equality.Semantic.DeepEqual(before, w.slices) {
-			rt.Fatal("the plan changed the slices it was made of")
+			rt.Fatal("newPlan changed its input slices")
 		}
 		if all := rewrite(want, before); p.size() > all {
-			rt.Errorf("%d writes (%s), a full rewrite takes %d", p.size(), p, all)
+			rt.Errorf("%d writes (%s), but replacing all slices needs %d", p.size(), p, all)
 		}
 		stay := make(map[placement]bool)
 		for at := range want {
@@ -56,7 +56,7 @@ func TestPlan(t *testing.T) {
 			there := anyPorts(w.slices)
 			for at, stays := range stay {
 				if stays && !slices.Contains(there, at) {
-					rt.Fatalf("%v is in no slice for a while", at)
+					rt.Fatalf("%v is in no slice between two writes", at)
 				}
 			}
 		})
@@ -68,14 +68,15 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-// placement is an endpoint, and the ports and type of its slice.
+// placement identifies an endpoint together with the ports and type of its slice.
 type placement struct {
 	kind  discoveryv1.AddressType
 	ports string
 	name  string
 }
 
-// rightEndpoints is the reference for newEndpointGroups, for what the test draws.
+// rightEndpoints is the reference for newEndpointGroups, limited to the objects that the test
+// draws.
 func rightEndpoints(svc *corev1.Service, list []*decode.ExternalWorkload) map[placement]discoveryv1.Endpoint {
 	right := make(map[placement]discoveryv1.Endpoint)
 	if svc.Spec.Selector == nil {
@@ -105,7 +106,7 @@ func rightEndpoints(svc *corev1.Service, list []*decode.ExternalWorkload) map[pl
 	return right
 }
 
-// places lists where a slice puts its endpoints.
+// places returns the placements of the endpoints of a slice.
 func places(s *discoveryv1.EndpointSlice) (list []placement) {
 	ports := ""
 	for _, p := range s.Ports {
@@ -121,7 +122,7 @@ func places(s *discoveryv1.EndpointSlice) (list []placement) {
 	return list
 }
 
-// anyPorts are the places of slices, whatever their ports.
+// anyPorts returns the placements in all slices, without ports.
 func anyPorts(all []*discoveryv1.EndpointSlice) (list []placement) {
 	for _, s := range all {
 		for _, at := range places(s) {
@@ -132,7 +133,7 @@ func anyPorts(all []*discoveryv1.EndpointSlice) (list []placement) {
 	return list
 }
 
-// rewrite is how many writes it takes to delete all slices and create them anew.
+// rewrite returns the number of writes needed to delete all slices and create them again.
 func rewrite(want map[placement]discoveryv1.Endpoint, before []*discoveryv1.EndpointSlice) int {
 	count := make(map[placement]int)
 	for at := range want {
@@ -162,7 +163,7 @@ func checkSlices(
 		}
 		for i, at := range places(s) {
 			if _, ok := found[at]; ok {
-				rt.Errorf("%v twice", at)
+				rt.Errorf("duplicate endpoint %v", at)
 			}
 			found[at] = s.Endpoints[i]
 		}
@@ -172,7 +173,7 @@ func checkSlices(
 	}
 }
 
-// checkStayed: what was right, and once only, is in the slice that it was in.
+// checkStayed checks that endpoints that were right, and in one slice only, stay in that slice.
 func checkStayed(rt *rapid.T, svc *corev1.Service, before, after []*discoveryv1.EndpointSlice) {
 	home := make(map[placement]string)
 	for _, s := range before {
@@ -188,7 +189,7 @@ func checkStayed(rt *rapid.T, svc *corev1.Service, before, after []*discoveryv1.
 	for _, s := range after {
 		for _, at := range places(s) {
 			if was := home[at]; was != "" && was != s.Name {
-				rt.Errorf("%v has moved from %s to %s", at, was, s.Name)
+				rt.Errorf("%v moved from %s to %s", at, was, s.Name)
 			}
 		}
 	}
@@ -219,7 +220,7 @@ func drawWorkloads(rt *rapid.T) (list []*decode.ExternalWorkload) {
 	return list
 }
 
-// edit is what others may do to slices.
+// edit makes random changes that other clients may make to slices.
 func edit(rt *rapid.T, w *world) {
 	for range rapid.IntRange(0, 4).Draw(rt, "edits") {
 		if len(w.slices) == 0 {
@@ -246,7 +247,7 @@ func edit(rt *rapid.T, w *world) {
 			if len(s.Ports) > 0 {
 				s.Ports[0].Port = new(int32(rapid.IntRange(8080, 8086).Draw(rt, "port")))
 			}
-		case 7: // as a create that was tried twice
+		case 7: // like a create request that was retried
 			duplicate := s.DeepCopy()
 			w.names++
 			duplicate.Name = fmt.Sprint("duplicate-", w.names)
@@ -265,7 +266,7 @@ func edit(rt *rapid.T, w *world) {
 	}
 }
 
-// changeInputs is what may happen to the Service and its workloads.
+// changeInputs makes random changes to the Service and its workloads.
 func changeInputs(rt *rapid.T, svc *corev1.Service, list []*decode.ExternalWorkload) {
 	for range rapid.IntRange(0, 5).Draw(rt, "changes") {
 		w := &decode.ExternalWorkload{}
@@ -295,7 +296,7 @@ func changeInputs(rt *rapid.T, svc *corev1.Service, list []*decode.ExternalWorkl
 			svc.UID += "x"
 		case 7:
 			svc.Spec.Ports[0].Name = rapid.SampledFrom([]string{"http", "web"}).Draw(rt, "name")
-		case 8: // two exchange ports
+		case 8: // two workloads exchange ports
 			if len(list) > 0 {
 				other := rapid.SampledFrom(list).Draw(rt, "other")
 				w.Spec.Ports, other.Spec.Ports = other.Spec.Ports, w.Spec.Ports

@@ -115,8 +115,8 @@ func TestFirstSlices(t *testing.T) {
 	}
 }
 
-// TestTerminatingService checks that the slices of a Service that is being deleted follow its
-// workloads, and that no slice is created.
+// TestTerminatingService checks that the slices of a terminating Service follow its workloads, and
+// that no slice is created.
 func TestTerminatingService(t *testing.T) {
 	w, svc := &world{t: t}, aService("web", "80/8080")
 	w.sync(svc, aWorkload("vm-1", "10.0.0.1", "8080"), aWorkload("vm-2", "10.0.0.2", "8080"))
@@ -192,7 +192,7 @@ func TestSliceShape(t *testing.T) {
 // Behaviours: EW-36, EW-39.
 func TestStayTogether(t *testing.T) {
 	for _, x := range []struct {
-		size, more int // of the slices; of workloads that come with the change
+		size, more int // size of the slices, and number of workloads added with the change
 		writes     string
 		stay       int
 	}{
@@ -219,12 +219,12 @@ func TestStayTogether(t *testing.T) {
 			}
 		}
 		if stay != x.stay {
-			t.Errorf("%d of %d workloads stay in slices of %d, %d should", stay, len(before), x.size, x.stay)
+			t.Errorf("%d of %d workloads stay in slices of %d, want %d", stay, len(before), x.size, x.stay)
 		}
 	}
 }
 
-// atPort are workloads of these names with that port.
+// atPort returns workloads with the given names and port.
 func atPort(port int, names ...string) (list []*decode.ExternalWorkload) {
 	for _, name := range names {
 		list = append(list, aWorkload(name, "10.0.0."+name, fmt.Sprint("http=", port)))
@@ -233,13 +233,13 @@ func atPort(port int, names ...string) (list []*decode.ExternalWorkload) {
 }
 
 // TestNoneMissing checks that each workload stays in some slice during all writes, even if two
-// slices wait for each other. The exception is a Service that is being deleted, since it gets no
+// slices wait for each other. A Service that is being deleted is an exception, because it gets no
 // new slices.
 func TestNoneMissing(t *testing.T) {
 	for _, x := range []struct {
 		name    string
-		after   [][]*decode.ExternalWorkload // before, slices have 1 and 2 at 8080, and 3 and 4 at 9090
-		port    string                       // of the Service, which was old
+		after   [][]*decode.ExternalWorkload // before, slices have workloads 1 and 2 at 8080, and 3 and 4 at 9090
+		port    string                       // of the Service, before named old
 		deleted bool
 		writes  string
 	}{
@@ -278,13 +278,13 @@ func TestNoneMissing(t *testing.T) {
 		}
 		w.apply(p, func() {
 			if n := len(w.homes()); n < 4 && !x.deleted {
-				t.Errorf("%s: %d are in a slice for a while:\n%s", x.name, n, w)
+				t.Errorf("%s: only %d workloads are in a slice between two writes:\n%s", x.name, n, w)
 			}
 		})
 	}
 }
 
-// TestWriteFirst checks that a slice that temporarily keeps endpoints for other slices has no more
+// TestWriteFirst checks a slice that temporarily keeps endpoints for other slices. It has no more
 // endpoints than API servers accept.
 func TestWriteFirst(t *testing.T) {
 	svc, w := aService("web", "80/8080"), &world{t: t}
@@ -302,7 +302,7 @@ func TestWriteFirst(t *testing.T) {
 	}
 }
 
-// homes returns which slice each workload is in.
+// homes returns the slice of each workload.
 func (w *world) homes() map[string]string {
 	h := make(map[string]string)
 	for _, s := range w.slices {
@@ -313,7 +313,7 @@ func (w *world) homes() map[string]string {
 	return h
 }
 
-// TestProblems checks what is left out, and that it is reported.
+// TestProblems checks which parts of objects are left out and reported.
 func TestProblems(t *testing.T) {
 	long := strings.Repeat("a", 64)
 	for _, x := range []struct {

@@ -66,11 +66,12 @@ func TestReadsOnce(t *testing.T) {
 		LabelSelector: "endpointslice.kubernetes.io/managed-by=" + Mark + ",kubernetes.io/service-name=web",
 	}
 	if asked.Namespace != "ns" || asked.ListOptions != want {
-		t.Errorf("in namespace %q, by %+v, want %+v", asked.Namespace, asked.ListOptions, want)
+		t.Errorf("list of namespace %q with options %+v, want %+v", asked.Namespace, asked.ListOptions, want)
 	}
 }
 
-// inTwoSlices is a leadership of web, whose slices have 1 and 2 at 8080, and 3 and 4 at 9090.
+// inTwoSlices returns a leadership of Service web with two slices. One has workloads 1 and 2 at
+// 8080, the other has 3 and 4 at 9090.
 func inTwoSlices(t *testing.T) (*corev1.Service, testLeadership) {
 	svc := aService("web", "old=80/http")
 	leadership := newTestLeadership(t, svc)
@@ -91,7 +92,7 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestSeveralNew checks that one sync creates all the needed slices.
+// TestSeveralNew checks that one sync creates all needed slices.
 func TestSeveralNew(t *testing.T) {
 	svc, leadership := inTwoSlices(t)
 	svc.Name = "another"
@@ -102,14 +103,14 @@ func TestSeveralNew(t *testing.T) {
 	}
 }
 
-// TestRefused checks that other slices keep the endpoints for a slice that was rejected as invalid,
-// and get new endpoints. A slice whose ports change stays as it is.
+// TestRefused checks that other slices keep the endpoints of a slice that was rejected as invalid,
+// and get new endpoints. A slice whose ports change stays as it was.
 func TestRefused(t *testing.T) {
 	for _, x := range []struct {
-		name, port    string // of the Service, which was old
+		name, port    string // of the Service, before named old
 		workloads     []*decode.ExternalWorkload
-		refused, then string // the slices
-		writes        string // then
+		refused, then string // slices after the first and the second sync
+		writes        string // writes of the second sync
 	}{
 		{"all change ports", "new", slices.Concat(atPort(8080, "1", "3"), atPort(9090, "2", "4")),
 			"IPv4 old=8080/TCP: 1=10.0.0.1 2=10.0.0.2\nIPv4 old=9090/TCP: 3=10.0.0.3 4=10.0.0.4",
@@ -144,7 +145,7 @@ func TestRefused(t *testing.T) {
 		if _, err := leadership.leadership.sync(
 			t.Context(), nameOf(svc),
 		); !apierrors.IsInvalid(err) || len(leadership.writes) > 0 {
-			t.Errorf("%s: %v; writes of what there is %q", x.name, err, leadership.writes)
+			t.Errorf("%s: %v; writes of existing slices %q", x.name, err, leadership.writes)
 		}
 		leadership.fail("create", nil)
 		if leadership.sync(svc); strings.Join(leadership.writes, " ") != x.writes || leadership.has.String() != x.then {
@@ -155,8 +156,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRefusedOnce checks that rejected slices that exchange workloads are each tried and reported
-// once.
+// TestRefusedOnce checks that rejected slices that exchange workloads are tried and reported once
+// each.
 func TestRefusedOnce(t *testing.T) {
 	svc, leadership := inTwoSlices(t)
 	leadership.workloads = slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"))
@@ -167,8 +168,8 @@ func TestRefusedOnce(t *testing.T) {
 	}
 }
 
-// TestBrokenOff checks that a plan for many workloads ends with its context, and that slices then
-// stay as they were.
+// TestBrokenOff checks that newPlan stops when its context ends, even with many workloads. The
+// slices do not change.
 func TestBrokenOff(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -183,7 +184,7 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// FuzzWorkload checks that API servers accept the slices made of any ExternalWorkload, and that a
+// FuzzWorkload checks that API servers accept slices made from any ExternalWorkload, and that a
 // second sync does not change them.
 func FuzzWorkload(f *testing.F) {
 	for _, text := range []string{
@@ -201,7 +202,7 @@ func FuzzWorkload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, text string) {
 		var x decode.ExternalWorkload
 		if json.Unmarshal([]byte(text), &x) != nil {
-			return // no object at all
+			return // not a JSON object
 		}
 		x.Namespace, x.Name = "ns", name
 		w := &world{t: t}
@@ -213,7 +214,7 @@ func FuzzWorkload(f *testing.F) {
 	})
 }
 
-// checkValid makes the checks of API servers that depend on workloads.
+// checkValid makes those checks of API servers that depend on workloads.
 func checkValid(t *testing.T, s *discoveryv1.EndpointSlice) {
 	names := make(map[string]bool)
 	for _, p := range s.Ports {

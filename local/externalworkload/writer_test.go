@@ -20,8 +20,8 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// TestWrites checks that a leader soon writes each difference in one write, and nothing else. At
-// the end, it releases the Lease.
+// TestWrites checks that a leader soon writes each difference in one write, and writes nothing
+// else. It releases the Lease at the end.
 //
 // Behaviours: EW-07.
 func TestWrites(t *testing.T) {
@@ -47,7 +47,7 @@ func TestWrites(t *testing.T) {
 		r.pass(100*time.Millisecond, "delete")
 		r.stop()
 		if s := r.Status(); s.Leading || s.Holder != "" {
-			t.Errorf("in the end: %+v", s)
+			t.Errorf("status at the end: %+v", s)
 		}
 	})
 }
@@ -165,7 +165,7 @@ func TestMetrics(t *testing.T) {
 		if depth, leading := gathered(t, r, "workqueue_depth"), gathered(
 			t, r, "isthmus_endpointslice_writer_leading",
 		); depth+leading != 0 {
-			t.Errorf("in the end: depth %v, leading %v", depth, leading)
+			t.Errorf("at the end: depth %v, leading %v", depth, leading)
 		}
 	})
 }
@@ -179,19 +179,19 @@ func gathered(t *testing.T, r *replica, name string) float64 {
 			return f.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
-	t.Fatalf("there is no %s", name)
+	t.Fatalf("metric %s does not exist", name)
 	return 0
 }
 
-// TestFails checks that a Service whose slices cannot be written is retried indefinitely, and does
-// not delay others. None of its slices is deleted meanwhile.
+// TestFails checks that a Service whose slices cannot be written is retried indefinitely. It does
+// not delay other Services, and none of its slices is deleted meanwhile.
 func TestFails(t *testing.T) {
 	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "endpointslices"}, "x", errors.New("going"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, x := range map[string]struct {
 		err                error
 		retries, inMinutes float64
-		lines              int // that it can't be written
+		lines              int // number of log lines about failed writes
 	}{
 		"refused": {
 			apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil), 11, 20, 1,
@@ -212,7 +212,7 @@ func TestFails(t *testing.T) {
 					t.Errorf("status %+v", s)
 				}
 				if n := r.log.FilterMessageSnippet("cannot be written").Len(); n != x.lines {
-					t.Errorf("%d lines that it can't be written", n)
+					t.Errorf("%d log lines about failed writes", n)
 				}
 				r.fail("create", nil)
 				r.put(unready(aWorkload("vm-2", "10.0.0.2", "8080")))
@@ -223,7 +223,7 @@ func TestFails(t *testing.T) {
 }
 
 // TestNoWorkloads checks that slices do not change while ExternalWorkloads cannot be read. The
-// problem is shown, and logged once unless the kind does not exist.
+// problem is shown in the status. It is logged once unless the kind does not exist.
 func TestNoWorkloads(t *testing.T) {
 	resource := schema.GroupResource{Resource: workloadsName}
 	for lines, err := range []error{
@@ -256,11 +256,11 @@ func TestNoLongerReady(t *testing.T) {
 	task := leadership.pass().Tasks[0]
 	leadership.unread = apierrors.NewNotFound(schema.GroupResource{Resource: workloadsName}, "")
 	if o := task.Do(t.Context()); !o.Again || len(leadership.writes) > 0 || len(leadership.waiting) != 1 {
-		t.Errorf("%+v, writes %v, %d wait", o, leadership.writes, len(leadership.waiting))
+		t.Errorf("%+v, writes %v, %d waiting", o, leadership.writes, len(leadership.waiting))
 	}
 }
 
-// TestConcerned checks which Services a change of a workload concerns. They are found in the
+// TestConcerned checks which Services a change of a workload concerns. They are determined in the
 // namespace's turn.
 //
 // Behaviours: EW-23, EW-24, EW-25.
@@ -302,11 +302,11 @@ func TestConcerned(t *testing.T) {
 			leadership.workloadChanged(x.before, x.after)
 		}
 		if n := len(leadership.changes["ns"]); n > maxChanges+1 || len(leadership.waiting) > 0 {
-			t.Errorf("%s: %d changes are kept", x.name, n)
+			t.Errorf("%s: %d changes are queued", x.name, n)
 		}
 		tasks := leadership.pass().Tasks
 		if len(tasks) != 1 || tasks[0].Turn != "ns" || len(leadership.waiting) > 0 {
-			t.Fatalf("%s: %d tasks, %d wait", x.name, len(tasks), len(leadership.waiting))
+			t.Fatalf("%s: %d tasks, %d waiting", x.name, len(tasks), len(leadership.waiting))
 		}
 		tasks[0].Do(t.Context())
 		var got []string
@@ -315,13 +315,13 @@ func TestConcerned(t *testing.T) {
 		}
 		slices.Sort(got)
 		if got := strings.Join(got, " "); got != x.want || len(leadership.changes) > 0 {
-			t.Errorf("%s: %q, want %q; %d changes are left", x.name, got, x.want, len(leadership.changes))
+			t.Errorf("%s: %q, want %q; %d changes are still queued", x.name, got, x.want, len(leadership.changes))
 		}
 	}
 }
 
-// TestManyServices checks that changed workloads are matched only once a second in a namespace with
-// many Services.
+// TestManyServices checks that changed workloads are matched at most once a second in a namespace
+// with many Services.
 func TestManyServices(t *testing.T) {
 	for _, x := range []struct {
 		services, changes int
@@ -352,8 +352,8 @@ func TestManyServices(t *testing.T) {
 	}
 }
 
-// TestServiceChanged checks that a Service is marked if ExternalWorkloads may concern it, without a
-// walk over objects.
+// TestServiceChanged checks that a Service is marked if ExternalWorkloads may concern it. This must
+// not walk over other objects.
 func TestServiceChanged(t *testing.T) {
 	web := aService("web", "80/8080")
 	for name, x := range map[string]struct {
@@ -377,7 +377,7 @@ func TestServiceChanged(t *testing.T) {
 			x.with(leadership)
 			leadership.serviceChanged(nameOf(web))
 			if got := len(leadership.waiting); got != x.want || leadership.walks > 0 {
-				t.Errorf("%s: %d wait, want %d; %d walks over all workloads", name, got, x.want, leadership.walks)
+				t.Errorf("%s: %d waiting, want %d; %d walks over all workloads", name, got, x.want, leadership.walks)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 // TestShared checks that concurrent callers, and callers soon afterwards, get the same value.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made := 0 // by one after the other
+		made := 0 // values that were computed so far
 		cost := 100 * time.Millisecond
 		s := newShared(50*time.Millisecond, 9, func() int { made++; time.Sleep(cost); return made })
 		var all sync.WaitGroup
@@ -27,17 +27,17 @@ func TestShared(t *testing.T) {
 		first := s.get()
 		time.Sleep(9*cost - time.Nanosecond)
 		if s.get() != first {
-			t.Error("made anew too early")
+			t.Error("the value was computed again too early")
 		}
 		cost = time.Millisecond
 		time.Sleep(time.Nanosecond)
 		second := s.get()
 		if second.value != 2 || second.number <= first.number {
-			t.Errorf("then %+v, before %+v", *second, *first)
+			t.Errorf("got %+v, before %+v", *second, *first)
 		}
 		time.Sleep(50*time.Millisecond - time.Nanosecond)
 		if s.get() != second {
-			t.Error("made anew before the least time")
+			t.Error("the value was computed again before the minimum time")
 		}
 		cost = time.Hour
 		time.Sleep(time.Nanosecond)
@@ -47,11 +47,11 @@ func TestShared(t *testing.T) {
 		fourth := s.get()
 		if another := newShared(0, 0, func() int {
 			return 0
-		}); another.get().number < fourth.number { // as of a gateway that starts anew
-			t.Error("the number of another process is lower")
+		}); another.get().number < fourth.number { // like in a restarted replica
+			t.Error("the number of a later process is lower")
 		}
 		if third.value != 3 || fourth.value != 4 {
-			t.Errorf("%d, and %d after %v", third.value, fourth.value, maxShareAge)
+			t.Errorf("got value %d, and %d after %v", third.value, fourth.value, maxShareAge)
 		}
 	})
 }
@@ -71,7 +71,7 @@ func TestSharedIsDropped(t *testing.T) {
 			synctest.Wait()
 			runtime.GC()
 			if got := made.Value() != nil; got != there {
-				t.Errorf("it is there: %t, want %t", got, there)
+				t.Errorf("the value is cached: %t, want %t", got, there)
 			}
 			time.Sleep(time.Second)
 		}

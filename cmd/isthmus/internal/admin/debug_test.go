@@ -18,7 +18,7 @@ import (
 	"isthmus/local"
 )
 
-// shop is a gateway's parts as its pages see them.
+// shop holds the sources of a replica's pages.
 type shop struct {
 	*Sources
 	own    ownShop
@@ -35,7 +35,7 @@ func (s *shop) streams() streamsHandler           { return streamsHandler{s.Sour
 func (s *shop) explain() http.Handler             { return newExplainHandler(s.Sources) }
 func (s *shop) explainHandler() explainHandler    { return explainHandler{Sources: s.Sources} }
 
-// newShop has a table, and nothing else.
+// newShop returns a shop with a table and no services.
 func newShop(table *federation.Table) *shop {
 	s := &shop{}
 	s.own.status = adminapi.Cluster{ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}}
@@ -55,7 +55,7 @@ func newShop(table *federation.Table) *shop {
 	return s
 }
 
-// ownShop is an own cluster. Each Service without ports of its own declares ports.
+// ownShop is a local cluster. The field ports applies to each Service without its own ports.
 type ownShop struct {
 	status   adminapi.Cluster
 	services map[federation.ServiceID]*cluster.Service
@@ -80,7 +80,7 @@ func (o *ownShop) ProblemsOf(id federation.ServiceID) []string {
 	return []string{"about " + id.String()}
 }
 
-// ProfileProblem finds fault with the ServiceProfiles of Service api.
+// ProfileProblem returns a problem for the ServiceProfiles of the Service api.
 func (o *ownShop) ProfileProblem(id federation.ServiceID, client string) string {
 	if id.Name != "api" {
 		return ""
@@ -98,7 +98,8 @@ func (o *ownShop) Ports(id federation.ServiceID) []uint16 {
 	return o.ports
 }
 
-// AddressOwner: Service api has 10.1.0.1, Pod web-1 10.0.0.1, and two Services claim 10.1.0.9.
+// AddressOwner returns Service api for 10.1.0.1, Pod web-1 for 10.0.0.1, and two claimants for
+// 10.1.0.9.
 func (o *ownShop) AddressOwner(ip netip.Addr) local.AddressOwner {
 	switch ip.String() {
 	case "10.1.0.1":
@@ -112,7 +113,7 @@ func (o *ownShop) AddressOwner(ip netip.Addr) local.AddressOwner {
 	return local.AddressOwner{}
 }
 
-// ServiceOfImport: a Service is written for ServiceImport shop/api.
+// ServiceOfImport returns the derived Service of the ServiceImport shop/api.
 func (o *ownShop) ServiceOfImport(id federation.ServiceID) (federation.ServiceID, bool) {
 	if id.String() != "shop/api" {
 		return federation.ServiceID{}, false
@@ -122,7 +123,7 @@ func (o *ownShop) ServiceOfImport(id federation.ServiceID) (federation.ServiceID
 
 func (o *ownShop) AddressConflicts() ([]adminapi.AddressConflict, int) { return o.conflicts, 7 }
 
-// linkedShops are linked clusters that are not read yet.
+// linkedShops are linked clusters that are not synced yet.
 type linkedShops []adminapi.Cluster
 
 func (l *linkedShops) Status() []adminapi.Cluster { return *l }
@@ -144,7 +145,7 @@ func (l *linkedShops) LinkedCluster(name federation.ClusterName) (*cluster.Clust
 	return nil, ""
 }
 
-// servedShop is what proxies get.
+// servedShop is a gRPC server with the given views and explanations.
 type servedShop struct {
 	views   []grpcapi.ViewStatus
 	explain func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
@@ -157,7 +158,7 @@ func (s *servedShop) Explain(ctx context.Context, q grpcapi.Question) (*grpcapi.
 }
 
 // TestPages checks that each page without --exports responds with JSON, and rejects a POST. A page
-// that can't be encoded is an error.
+// that cannot be encoded is an error.
 func TestPages(t *testing.T) {
 	mux := http.NewServeMux()
 	for path, page := range newShop(federation.NewTable(federation.Options{})).handlers() {
@@ -172,7 +173,7 @@ func TestPages(t *testing.T) {
 		known := w.Header().Get(adminapi.FormatHeader) == strconv.Itoa(adminapi.Format) &&
 			w.Header().Get(adminapi.VersionHeader) != ""
 		if known != (want != "404") {
-			t.Errorf("%s: the format and the version are in %v", path, w.Header())
+			t.Errorf("%s: wrong format or version in the headers %v", path, w.Header())
 		}
 		if !strings.Contains(w.Body.String(), want) ||
 			w.Code == http.StatusOK &&
@@ -184,7 +185,7 @@ func TestPages(t *testing.T) {
 	w := httptest.NewRecorder()
 	encode(func() {}).serve(w)
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "cannot encode the page") {
-		t.Errorf("a page that can't be encoded: %d %s", w.Code, w.Body)
+		t.Errorf("a page that cannot be encoded: %d %s", w.Code, w.Body)
 	}
 }
 
@@ -200,7 +201,7 @@ func TestFreshPage(t *testing.T) {
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/clusters"+x.query, nil))
 		if answer.Code != http.StatusOK || page.own.looks != x.looks {
-			t.Errorf("%q: status %d, %d looks, want %d", x.query, answer.Code, page.own.looks, x.looks)
+			t.Errorf("%q: status %d, %d reads, want %d", x.query, answer.Code, page.own.looks, x.looks)
 		}
 	}
 }

@@ -30,7 +30,7 @@ import (
 	"isthmus/grpcapi"
 )
 
-// explained is a source with one slice, and what it leaves out.
+// explained is a source with one slice and the given rejected addresses.
 type explained struct {
 	*cmdtest.Source
 	left []federation.Considered
@@ -42,7 +42,8 @@ func (x explained) Explain(federation.ServiceID, uint16) iter.Seq[federation.Con
 
 const hostile = "\x1b[31m</script><b>\u009b\u202e\xff\n"
 
-// newExplainedGateway returns a page over a table with web, federated over here and east.
+// newExplainedGateway returns the page of a table in which web is federated over the local cluster
+// and east.
 func newExplainedGateway(t testing.TB) http.Handler {
 	t.Helper()
 	table := federation.NewTable(federation.Options{})
@@ -107,7 +108,7 @@ func TestExplainPage(t *testing.T) {
 	if i := strings.IndexFunc(w.Body.String(), func(r rune) bool {
 		return !unicode.IsPrint(r) && r != '\n' || r == '<'
 	}); i >= 0 {
-		t.Errorf("the page has %q", w.Body.String()[i:min(i+20, w.Body.Len())])
+		t.Errorf("the page contains %q", w.Body.String()[i:min(i+20, w.Body.Len())])
 	}
 	var page map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil {
@@ -202,12 +203,12 @@ func TestExplainRefusals(t *testing.T) {
 	}
 	w := getExplain(limited.explain(), url.Values{"authority": {"shop/web"}})
 	if w.Code != http.StatusInsufficientStorage || w.Body.String() != "too many ports\n" {
-		t.Errorf("a limit: %d %s", w.Code, w.Body)
+		t.Errorf("with a limit: %d %s", w.Code, w.Body)
 	}
 	late := newShop(nil)
 	late.served.explain = func(ctx context.Context, _ grpcapi.Question) (*grpcapi.Explanation, error) {
 		if _, ok := ctx.Deadline(); !ok {
-			t.Error("an explanation may take any time")
+			t.Error("the context of an explanation has no deadline")
 		}
 		return nil, status.Error(codes.DeadlineExceeded, "too much")
 	}
@@ -215,7 +216,7 @@ func TestExplainRefusals(t *testing.T) {
 		"authority": {"shop/web"},
 	}); w.Code != http.StatusServiceUnavailable ||
 		w.Body.String() != "too much\n" {
-		t.Errorf("too late: %d %s", w.Code, w.Body)
+		t.Errorf("after the deadline: %d %s", w.Code, w.Body)
 	}
 }
 
@@ -264,7 +265,7 @@ func TestExplainAfterPanic(t *testing.T) {
 		}
 		h := s.explain()
 		ask := func() *httptest.ResponseRecorder {
-			defer func() { _ = recover() }() // as net/http does for each request
+			defer func() { _ = recover() }() // like net/http, for each request
 			w := httptest.NewRecorder()
 			askExplain(h, w, "10.0.0.1")
 			return w
@@ -284,7 +285,7 @@ func TestExplainAfterPanic(t *testing.T) {
 	})
 }
 
-// untaken is an answer that its client takes once that is closed.
+// untaken is a response whose client does not read until taken is closed.
 type untaken struct {
 	*httptest.ResponseRecorder
 	taken chan struct{}
@@ -293,7 +294,7 @@ type untaken struct {
 func (u untaken) Write(p []byte) (int, error) { <-u.taken; return u.ResponseRecorder.Write(p) }
 
 // TestSlowClientsOfExplain checks that a client that does not read its response delays no other
-// client. Only the number of such clients is limited, because of their memory.
+// client. Only the number of such clients is limited, because each of them uses memory.
 func TestSlowClientsOfExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, taken := newExplainedGateway(t), make(chan struct{})
@@ -310,7 +311,7 @@ func TestSlowClientsOfExplain(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if w := getExplain(h, url.Values{"authority": {"shop/web"}}); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("one more: %d %s", w.Code, w.Body)
+			t.Errorf("one client beyond the limit: %d %s", w.Code, w.Body)
 		}
 		close(taken)
 		time.Sleep(time.Second)
@@ -350,7 +351,7 @@ func FuzzExplainQuery(f *testing.F) {
 		)
 		body := w.Body.String()
 		if i := strings.IndexFunc(body, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }); i >= 0 {
-			t.Fatalf("%d: the answer has %q", w.Code, body[i:min(i+20, len(body))])
+			t.Fatalf("%d: the response contains %q", w.Code, body[i:min(i+20, len(body))])
 		}
 		switch {
 		case w.Code == http.StatusOK && json.Valid(w.Body.Bytes()) && !strings.Contains(body, "<"):
@@ -363,8 +364,8 @@ func FuzzExplainQuery(f *testing.F) {
 	})
 }
 
-// TestExplainIsAwaited checks that "isthmus explain" by default waits longer than a replica lets it
-// wait for its turn.
+// TestExplainIsAwaited checks the default timeout of "isthmus explain". It is longer than a replica
+// may delay an explanation.
 func TestExplainIsAwaited(t *testing.T) {
 	longest := pageWait + explainWait + explainLimit
 	for _, v := range commands.All() {
@@ -396,11 +397,11 @@ func TestAuthorities(t *testing.T) {
 		"shop/api":  "api.shop.svc.cluster.local:8080",
 		"shop/both": "both.shop.svc.cluster.local:80", "shop/none": "none.shop.svc.cluster.local:80",
 		"web-0.web.shop.svc":           "web-0.web.shop.svc.cluster.local:80",
-		"api.shop.svc.cluster.local":   "api.shop.svc.cluster.local", // as applications dial it
+		"api.shop.svc.cluster.local":   "api.shop.svc.cluster.local", // as applications resolve the name
 		"x.web.shop.svc.cluster.local": "x.web.shop.svc.cluster.local", "10.1.0.1": "api.shop.svc.cluster.local:8080",
 		"10.1.0.1:9":                       "api.shop.svc.cluster.local:9",
 		"api.shop.svc.clusterset.local:90": "api-clusterset.shop.svc.cluster.local:90",
-		"api.shop.svc.clusterset.local":    "api-clusterset.shop.svc.cluster.local:8080", // of a ServiceImport
+		"api.shop.svc.clusterset.local":    "api-clusterset.shop.svc.cluster.local:8080", // of a derived Service
 		"api.shop.svc.clusterset.local.":   "api-clusterset.shop.svc.cluster.local:8080",
 		"::ffff:10.1.0.1":                  "api.shop.svc.cluster.local:8080",
 		"[::ffff:10.1.0.1]:9":              "api.shop.svc.cluster.local:9",

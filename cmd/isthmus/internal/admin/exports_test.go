@@ -20,20 +20,18 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// exported is an ExportsSource: what clusters export, where Linkerd's service mirrors have not run for long.
+// exported is an ExportsSource with a fixed world, in which Linkerd's service mirrors have not run
+// for a long time.
 type exported struct{ world *plan.World }
 
-// World implements ExportsSource.
 func (e exported) World() (plan.World, bool) {
 	w := *e.world
 	w.Now = time.Now()
 	return w, w.Services != nil
 }
 
-// Writer implements ExportsSource.
 func (exported) Writer() *exports.Writer { return nil }
 
-// Notes implements ExportsSource.
 func (exported) Notes() []string { return []string{"Links can't be read"} }
 
 func shopService(name string, number uint16, labels map[string]string) *plan.Service {
@@ -47,7 +45,8 @@ func shopService(name string, number uint16, labels map[string]string) *plan.Ser
 	}
 }
 
-// exportingShop is a world in which east exports web and taken, and west exports web with another port.
+// exportingShop returns a world in which east exports web and taken. west exports web with another
+// port.
 func exportingShop() *plan.World {
 	all, err := plan.ParsePatterns("*")
 	if err != nil {
@@ -85,7 +84,7 @@ func exportingShop() *plan.World {
 	}
 }
 
-// testExports shows a world without sharing what it shows.
+// testExports returns a report of a world that computes each page again.
 func testExports(world *plan.World) *ExportsReport {
 	e := NewExportsReport(exported{world})
 	e.now = newShared(0, 0, e.look)
@@ -137,19 +136,20 @@ func TestExportsPage(t *testing.T) {
 		t.Errorf("notes %q", all.Writer.Notes)
 	}
 	if got := ask("?service=shop/taken"); len(got.Exports) != 1 || len(got.Changes)+len(got.Conflicts) > 0 {
-		t.Errorf("of shop/taken: %+v", got)
+		t.Errorf("page of shop/taken: %+v", got)
 	}
 	if got := ask("?service=web-east"); len(got.Exports) != 1 || len(got.Changes) != 1 {
-		t.Errorf("of web-east: %+v", got)
+		t.Errorf("page of web-east: %+v", got)
 	}
 	if got := ask("?service=shop/"); !reflect.DeepEqual(got, all) {
-		t.Errorf("of namespace shop: %+v, want all: %+v", got, all)
+		t.Errorf("page of namespace shop: %+v, want that of all: %+v", got, all)
 	}
 	if got := ask("?service=other/&service=nothing"); len(got.Exports)+len(got.Changes)+len(got.Conflicts) > 0 {
-		t.Errorf("of another namespace: %+v", got)
+		t.Errorf("page of another namespace: %+v", got)
 	}
 
-	// What is done is no longer to be changed; what others have changed is, and their own labels are not.
+	// Planned objects that are already correct need no change. Objects that others have changed do,
+	// but labels of others stay.
 	v := e.look()
 	for _, c := range v.changes {
 		store.Services[c.ID] = c.After.(*plan.Service)
@@ -175,19 +175,19 @@ func TestExportsPage(t *testing.T) {
 		t.Errorf("written %q, want %q; exports %q", got.Written, want, states(got))
 	}
 	if got := ask("?service=shop/web").Written; len(got) != 2 {
-		t.Errorf("written for shop/web: %q", got)
+		t.Errorf("objects written for shop/web: %q", got)
 	}
 	store.Clusters[1].Exports = nil
 	if got := changes(ask("?service=web-east")); !slices.Equal(got, []string{"delete shop/web-east"}) {
-		t.Errorf("once it is exported no longer: %q", got)
+		t.Errorf("after the export was removed: %q", got)
 	}
 	e.source = exported{new(plan.World)}
 	if got := ask(""); got.Unread == "" || len(got.Exports) > 0 {
-		t.Errorf("before all is read: %+v", got)
+		t.Errorf("before all kinds are listed: %+v", got)
 	}
 }
 
-// TestExportsPageIsBounded checks that a hostile cluster can't make the page larger than clients
+// TestExportsPageIsBounded checks that a hostile cluster cannot make the page larger than clients
 // accept.
 func TestExportsPageIsBounded(t *testing.T) {
 	v := testExports(exportingShop()).look()
@@ -248,7 +248,7 @@ func TestExportsSummary(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if (*ExportsReport)(nil).summary() != nil {
-		t.Error("a summary though exports are off")
+		t.Error("there is a summary although exports are off")
 	}
 }
 
@@ -406,7 +406,7 @@ func TestExportsPageOfOneName(t *testing.T) {
 			all := newExports(v, []string{"shop/"})
 			for _, name := range []string{"web", "shop/web", c.object} {
 				if got := newExports(v, []string{name}); !reflect.DeepEqual(got, all) {
-					t.Errorf("of %s:\n%+v, of the namespace:\n%+v", name, got, all)
+					t.Errorf("page of %s:\n%+v\npage of the namespace:\n%+v", name, got, all)
 				}
 			}
 			var states []string
@@ -417,7 +417,7 @@ func TestExportsPageOfOneName(t *testing.T) {
 				t.Errorf("states %q, want %q", states, c.states)
 			}
 			if len(all.Conflicts) == 0 || all.Conflicts[0].Object != c.object {
-				t.Errorf("conflicts %+v, want some of %s", all.Conflicts, c.object)
+				t.Errorf("conflicts %+v, want conflicts of %s", all.Conflicts, c.object)
 			}
 			if len(all.Written) != len(store.Services) && name != "taken" {
 				t.Errorf("written: %q", all.Written)

@@ -24,7 +24,7 @@ func TestAdminHosts(t *testing.T) {
 		"10-1-2-3.linkerd.pod.cluster.local", "gateway.example.com", "Gateway.Example.com.:443",
 	} {
 		if !h.admit(host) {
-			t.Errorf("%q is refused", host)
+			t.Errorf("%q is rejected", host)
 		}
 	}
 	for _, host := range []string{
@@ -41,8 +41,8 @@ func TestAdminHosts(t *testing.T) {
 	}
 }
 
-// TestAdminRefuses checks that pages are refused to browsers that another site's page directs.
-// Requests of kubelets and Prometheus are not refused.
+// TestAdminRefuses checks that requests that another site's page causes are rejected. Requests of
+// kubelets and Prometheus are accepted.
 func TestAdminRefuses(t *testing.T) {
 	a, _ := newAdmin(true)
 	a.hosts = testHosts()
@@ -61,7 +61,7 @@ func TestAdminRefuses(t *testing.T) {
 		if w := ask(path, "evil.example:9996"); w.Code != http.StatusForbidden ||
 			!strings.Contains(w.Body.String(), "--admin-hosts") ||
 			!strings.Contains(w.Body.String(), `"evil.example:9996"`) {
-			t.Errorf("%s by another name: %d %s", path, w.Code, w.Body)
+			t.Errorf("%s with another host name: %d %s", path, w.Code, w.Body)
 		}
 		if w := ask(
 			path,
@@ -73,12 +73,12 @@ func TestAdminRefuses(t *testing.T) {
 			"Sec-Fetch-Dest",
 			"image",
 		); w.Code != http.StatusForbidden {
-			t.Errorf("%s of another site: %d", path, w.Code)
+			t.Errorf("%s from another site: %d", path, w.Code)
 		}
 	}
 	for _, path := range []string{"/metrics", "/ping", "/ready"} {
 		if w := ask(path, "evil.example:9996", "Sec-Fetch-Site", "cross-site"); w.Code == http.StatusForbidden {
-			t.Errorf("%s is refused: %s", path, w.Body)
+			t.Errorf("%s is rejected: %s", path, w.Body)
 		}
 	}
 	for name, header := range map[string][]string{
@@ -98,7 +98,7 @@ func TestAdminRefuses(t *testing.T) {
 	}
 	frame := []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"}
 	if w := ask("/debug/clusters", "localhost:9996", frame...); w.Code != http.StatusForbidden {
-		t.Errorf("in another site's frame: %d", w.Code)
+		t.Errorf("in a frame of another site: %d", w.Code)
 	}
 }
 

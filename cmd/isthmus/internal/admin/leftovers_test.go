@@ -45,7 +45,7 @@ func TestLeftovers(t *testing.T) {
 		leases + "released": lease("", time.Now()),
 	}
 	for name, x := range map[string]struct {
-		refused string // prefix of paths that may not be read
+		refused string // prefix of forbidden paths
 		absent  string
 		want    []string
 	}{
@@ -99,7 +99,7 @@ func TestLeftovers(t *testing.T) {
 			}
 		})
 	}
-	nobody := &Leftovers{} // it asks nobody
+	nobody := &Leftovers{} // sends no requests
 	if got := nobody.find(
 		context.Background(), map[string][]federation.ServiceID{"linked": nil}, map[string]bool{"linked": true},
 	); got != nil {
@@ -107,7 +107,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// leftoverText returns how many mirrors there are, and of what it is not known whether they are left over.
+// leftoverText formats the number of leftover mirrors and the reasons why others are unknown.
 func leftoverText(l adminapi.LeftoverMirrors) string {
 	text := fmt.Sprint(l.Cluster, " ", l.Number)
 	if len(l.Services) != min(l.Number, maxLeftServices) {

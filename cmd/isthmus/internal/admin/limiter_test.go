@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// limited is a handler that serves each request until it is released, in turns.
+// limited is a handler behind a limiter. Each request in its turn waits for a value on release.
 type limited struct {
 	http.Handler
 	release chan struct{}
 
 	mu    sync.Mutex
-	began []string         // the address of each request whose turn has begun
-	codes map[string][]int // of the answers, by address
+	began []string         // the client address of each turn, in order
+	codes map[string][]int // response codes by client address
 }
 
 func newLimited(l *limiter) *limited {
@@ -36,7 +36,7 @@ func newLimited(l *limiter) *limited {
 	return h
 }
 
-// ask sends a request from an address, whose context ends when the returned function is called.
+// ask sends a request from an address. The function leave ends the context of the request.
 func (h *limited) ask(addr string) (leave func()) {
 	ctx, leave := context.WithCancel(context.Background())
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
@@ -52,7 +52,7 @@ func (h *limited) ask(addr string) (leave func()) {
 	return leave
 }
 
-// turns returns the addresses whose turns have begun since there were n.
+// turns returns the client addresses of all turns after the first n.
 func (h *limited) turns(n int) string {
 	synctest.Wait()
 	h.mu.Lock()
@@ -60,14 +60,14 @@ func (h *limited) turns(n int) string {
 	return strings.Join(h.began[n:], " ")
 }
 
-// count returns how many turns have begun.
+// count returns the number of turns that have begun.
 func (h *limited) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.began)
 }
 
-// answers returns the codes of all answers, by address.
+// answers formats the codes of all responses by client address.
 func (h *limited) answers() string {
 	synctest.Wait()
 	h.mu.Lock()
@@ -75,7 +75,7 @@ func (h *limited) answers() string {
 	return fmt.Sprint(h.codes)
 }
 
-// next releases one, and returns who is served in its place once it has rested.
+// next ends one request, and returns the client address of the next turn once the pause is over.
 func (h *limited) next() string {
 	n := h.count()
 	h.release <- struct{}{}
@@ -96,7 +96,7 @@ func TestTurns(t *testing.T) {
 		}
 		h.ask("b")
 		if got := h.turns(2); got != "b" {
-			t.Fatalf("then of %q, want one of another address", got)
+			t.Fatalf("next turns of %q, want one of another address", got)
 		}
 		leave := h.ask("c")
 		h.ask("b")
@@ -107,13 +107,13 @@ func TestTurns(t *testing.T) {
 			h.next()
 		}
 		if got := h.turns(3); got != "b c a a" {
-			t.Errorf("then of %s", got)
+			t.Errorf("next turns of %s", got)
 		}
 		for range 23 - 4 {
 			h.next()
 		}
 		if got := strings.Count(h.turns(0), "a"); got != 20 {
-			t.Errorf("%d turns of the first address", got)
+			t.Errorf("the first address had %d turns", got)
 		}
 	})
 }
@@ -126,29 +126,30 @@ func TestBusy(t *testing.T) {
 		h.ask("b")
 		time.Sleep(time.Minute - time.Nanosecond)
 		if got := h.answers(); got != "map[]" {
-			t.Errorf("answered early: %s", got)
+			t.Errorf("early responses: %s", got)
 		}
 		time.Sleep(time.Nanosecond)
 		if got := h.answers(); got != "map[b:[503]]" {
-			t.Errorf("answers %s", got)
+			t.Errorf("responses %s", got)
 		}
 		if next := h.next(); next != "" {
-			t.Errorf("%s is served", next)
+			t.Errorf("%s got a turn", next)
 		}
 		if h.ask("c"); h.turns(1) != "c" {
-			t.Error("the turn is not free")
+			t.Error("the turn was not released")
 		}
 		leave := h.ask("d")
 		h.ask("d")
 		leave()
 		if next := h.next(); next != "d" {
-			t.Errorf("%q is served after one that has left, want another one of its address", next)
+			t.Errorf("the turn after a client that left is of %q, want its address", next)
 		}
 		h.next()
 	})
 }
 
-// TestTurnsRest checks that a turn stays occupied for nine times its duration, up to a second.
+// TestTurnsRest checks that a turn stays occupied for nine times its duration, and at most for a
+// second.
 func TestTurnsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLimited(newLimiter(1, time.Hour, 0))
@@ -163,11 +164,11 @@ func TestTurnsRest(t *testing.T) {
 			h.release <- struct{}{}
 			time.Sleep(c.rest - time.Nanosecond)
 			if h.turns(n) != "" {
-				t.Errorf("after %v the next one waits for less than %v", c.took, c.rest)
+				t.Errorf("after %v the next request waits for less than %v", c.took, c.rest)
 			}
 			time.Sleep(time.Nanosecond)
 			if h.turns(n) != "b" {
-				t.Errorf("after %v the next one waits for more than %v", c.took, c.rest)
+				t.Errorf("after %v the next request waits for more than %v", c.took, c.rest)
 			}
 			h.next()
 		}
@@ -175,7 +176,7 @@ func TestTurnsRest(t *testing.T) {
 }
 
 // TestTurnsEnd checks that a client that does not read, or does not send its body, loses its turn
-// at the limit.
+// at the time limit.
 func TestTurnsEnd(t *testing.T) {
 	text := []byte(strings.Repeat("x", 16<<20))
 	for name, request := range map[string]string{
@@ -196,7 +197,7 @@ func TestTurnsEnd(t *testing.T) {
 			defer server.Close()
 			stuck := ask(t, server.Listener.Addr().String(), request)
 			<-began
-			resp, err := http.Get(server.URL + "/small") // which the limiter lets wait for a minute at most
+			resp, err := http.Get(server.URL + "/small") // the limiter delays this request by a minute at most
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,7 +211,7 @@ func TestTurnsEnd(t *testing.T) {
 	}
 }
 
-// ask requests a path on a connection of its own, and does not read the answer.
+// ask sends a request on a new connection, and does not read the response.
 func ask(t *testing.T, addr, request string) *net.TCPConn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

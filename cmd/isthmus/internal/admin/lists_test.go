@@ -21,8 +21,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestListPages checks that a list is sent once for each snapshot, and that lists are views of
-// pages.
+// TestListPages checks that a list is sent once for each snapshot. It also checks that lists show
+// the same data as pages.
 func TestListPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := adminapi.ServiceLine{Namespace: "shop", Name: "web", Kind: "federated", Serving: 1}
@@ -54,17 +54,17 @@ func TestListPages(t *testing.T) {
 			again.Body.Len() > 0 ||
 			again.Header().Get("ETag") != etag ||
 			again.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("of the same snapshot: %d %v %s", again.Code, again.Header(), again.Body)
+			t.Errorf("for the same snapshot: %d %v %s", again.Code, again.Header(), again.Body)
 		}
 		if other := ask("/debug/clusters?view=list", ""); other.Header().Get("ETag") != etag || made != 1 {
-			t.Errorf("the lists are of %d snapshots, %s and %s", made, etag, other.Header().Get("ETag"))
+			t.Errorf("the lists show %d snapshots, with the tags %s and %s", made, etag, other.Header().Get("ETag"))
 		}
 		time.Sleep(2 * time.Second)
 		service.Serving = 0
 		later := ask("/debug/services?view=list&q=web", etag)
 		if later.Code != http.StatusOK || later.Header().Get("ETag") == etag ||
 			!strings.Contains(later.Body.String(), `"severity":3`) {
-			t.Errorf("of the next snapshot: %d %s", later.Code, later.Body)
+			t.Errorf("for the next snapshot: %d %s", later.Code, later.Body)
 		}
 		for path, want := range map[string]string{
 			"/debug/services":                      `"everything"`,
@@ -88,12 +88,12 @@ func TestListPages(t *testing.T) {
 }
 
 // TestListThatClientHas checks that no response is computed for a client that already has it. The
-// response of this test can't be encoded.
+// content of this test cannot be encoded.
 func TestListThatClientHas(t *testing.T) {
 	h := newListHandler(func() listContent {
 		return listContent{
 			events: []adminapi.Event{{At: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}},
-		} // JSON has no such year
+		} // JSON cannot represent this year
 	}).pageOrList(nil)
 	r := httptest.NewRequest(http.MethodGet, "/debug/events?view=list", nil)
 	for _, code := range []int{http.StatusInternalServerError, http.StatusNotModified} {
@@ -105,7 +105,8 @@ func TestListThatClientHas(t *testing.T) {
 	}
 }
 
-// manyShops has so many clusters and federated services of three members each, all of them watched.
+// manyShops returns a shop with the given numbers of clusters and federated services. Each service
+// has three members and is watched.
 func manyShops(tb testing.TB, clusters, services int) *shop {
 	o := newShop(federation.NewTable(federation.Options{}))
 	o.own.ports = []uint16{80, 8080}
@@ -235,7 +236,7 @@ func TestManyMembers(t *testing.T) {
 	}
 }
 
-// BenchmarkListContent is making the lists anew, which the page at / asks for.
+// BenchmarkListContent measures the computation of the lists that the page at / requests.
 func BenchmarkListContent(b *testing.B) {
 	for _, n := range []struct{ clusters, services int }{{3, 100}, {250, 10_000}} {
 		b.Run(fmt.Sprintf("clusters=%d/services=%d", n.clusters, n.services), func(b *testing.B) {
@@ -250,7 +251,7 @@ func BenchmarkListContent(b *testing.B) {
 	}
 }
 
-// large is a content with so many clusters and services.
+// large returns a content with the given numbers of clusters and services.
 func large(clusters, services int) listContent {
 	c := listContent{replica: adminapi.Replica{Name: "gw", Ready: true, Domain: "cluster.local"}, maxEvents: 500}
 	for i := range clusters {
@@ -286,7 +287,7 @@ func large(clusters, services int) listContent {
 	return c
 }
 
-// askList asks as an HTTP client does.
+// askList sends a query like an HTTP client.
 func askList[A any](t testing.TB, s *listSnapshot, list, query string) (answer A, err error) {
 	t.Helper()
 	v, _ := url.ParseQuery(query)
@@ -325,7 +326,7 @@ func TestServices(t *testing.T) {
 		"name",
 		"streams",
 		"endpoints",
-	} { // all of them sort and search the same lines
+	} { // all queries sort and search the same lines
 		clients.Go(func() {
 			for _, sort := range []string{sort, "name"} {
 				if got, err := askList[adminapi.ServiceList](t, s, "services", "q=web&sort="+sort); err != nil ||
@@ -340,7 +341,7 @@ func TestServices(t *testing.T) {
 		query           string
 		matching, pages int
 		page, lines     int
-		first           string // the names of the first lines
+		first           string // the names on the first lines
 	}{
 		{
 			"",
@@ -349,7 +350,7 @@ func TestServices(t *testing.T) {
 			1,
 			50,
 			"web-00005 web-00077 web-00009 web-00000 web-00100",
-		}, // the worst first, then by namespace and name
+		}, // the worst come first, then by namespace and name
 		{"page=3", 120, 3, 3, 20, ""},
 		{"page=99", 120, 3, 3, 20, ""},
 		{"limit=7", 120, 18, 1, 7, "web-00005"},
@@ -397,7 +398,7 @@ func TestSortedOnce(t *testing.T) {
 		[]int{3, 1, 2},
 	)
 	if compared > 0 {
-		t.Errorf("%d comparisons before anybody asks", compared)
+		t.Errorf("%d comparisons before the first query", compared)
 	}
 	for _, c := range []struct {
 		sort, want string
@@ -542,7 +543,7 @@ func TestSeverity(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswer is a list in an order, and a snapshot of which the services are asked for once.
+// BenchmarkAnswer measures a list with an order, and a snapshot whose services are queried once.
 func BenchmarkAnswer(b *testing.B) {
 	c := large(250, 5000)
 	s := newListSnapshot(c)

@@ -104,12 +104,12 @@ func TestScrapesAreBounded(t *testing.T) {
 		scrape("10.0.0.2:1")
 		scrape("10.0.0.3:1")
 		if running.Load() != maxScrapes {
-			t.Errorf("%d run, want %d", running.Load(), maxScrapes)
+			t.Errorf("%d scrapes run, want %d", running.Load(), maxScrapes)
 		}
 		time.Sleep(pageWait)
 		synctest.Wait()
 		if len(codes) != 2 || <-codes != http.StatusServiceUnavailable || <-codes != http.StatusServiceUnavailable {
-			t.Error("two scrapes too many were not refused")
+			t.Error("two scrapes beyond the limit were not rejected")
 		}
 		time.Sleep(scrapeTimeout - pageWait)
 		synctest.Wait()
@@ -139,7 +139,7 @@ func TestLargeHeaders(t *testing.T) {
 	}
 }
 
-// serve runs the server on a free port until stop, which must be called.
+// serve runs the server on a free port. The caller must call stop.
 func serve(t *testing.T, a *Server) (addr string, stop func() error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -82,8 +82,8 @@ func TestServicesPage(t *testing.T) {
 	}
 }
 
-// TestFailuresOnPages checks that the pages name the services that can't be updated, with time and
-// reason, even if unwatched.
+// TestFailuresOnPages checks that the pages name the services that cannot be updated, with time and
+// reason. Unwatched services are included.
 func TestFailuresOnPages(t *testing.T) {
 	s := newShop(federation.NewTable(federation.Options{}))
 	f := adminapi.Failure{Where: "service", Since: time.Unix(1e9, 0), Panics: 2, Panic: "boom"}
@@ -100,12 +100,12 @@ func TestFailuresOnPages(t *testing.T) {
 	}
 	list := s.explainHandler().failuresOf(cmdtest.ShopID("web"))
 	if !reflect.DeepEqual(list, failures) || s.explainHandler().failuresOf(cmdtest.ShopID("api")) != nil {
-		t.Errorf("to explain: %+v", list)
+		t.Errorf("explanation: %+v", list)
 	}
 }
 
-// TestTiersOnPage checks the preference, the clusters in the Service's own annotation that are not
-// linked, and the tiers in use. Clients that invent instance names are only shown in part.
+// TestTiersOnPage checks the preference of a service, its unlinked clusters and its tiers in use.
+// The clients of invented instance names are shown only in part.
 func TestTiersOnPage(t *testing.T) {
 	table, web := federation.NewTable(federation.Options{}), cmdtest.ShopID("web")
 	p := &federation.Preference{
@@ -159,7 +159,7 @@ func TestTiersOnPage(t *testing.T) {
 		watch(federation.Client{Instance: fmt.Sprint("no-such-", i)})
 	}
 	if s := s.services().all()[0]; len(s.Clients) != 100 || s.MoreClients != 402 || s.Clients[0].Instance != "" {
-		t.Errorf("%d kinds of clients and %d more, the first are %+v", len(s.Clients), s.MoreClients, s.Clients[:2])
+		t.Errorf("%d kinds of clients and %d more, the first two are %+v", len(s.Clients), s.MoreClients, s.Clients[:2])
 	}
 }
 

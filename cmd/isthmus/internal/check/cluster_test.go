@@ -54,7 +54,7 @@ func linkFound(t *testing.T, s adminapi.ClusterStatus, checks ...string) (lines,
 // TestOverBudget checks that check recognizes the reason "over budget".
 func TestOverBudget(t *testing.T) {
 	if !strings.Contains(follow.ErrOverBudget.Error(), overBudget) {
-		t.Errorf("%v does not have %q", follow.ErrOverBudget, overBudget)
+		t.Errorf("%v does not contain %q", follow.ErrOverBudget, overBudget)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestCheckLink(t *testing.T) {
 		{adminapi.ClusterStatus{State: adminapi.Unreachable, Standing: "last-resort", StandingReason: "lost",
 			Reason: "refused"}, []string{"failure it is unreachable: refused", "warning it is last-resort: lost"}},
 		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "last-resort",
-			StandingReason: adminapi.NoGatewayAnswers}, []string{"ok it is ready"}}, // dead gateways are no cordon
+			StandingReason: adminapi.NoGatewayAnswers}, []string{"ok it is ready"}}, // dead gateways are not a cordon
 		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "in-service",
 			ObjectWarnings: []string{"left out: a", "left out: b"},
 			Resources:      []adminapi.Resource{{Resource: "pods", Trouble: "it ends watches"}}},
@@ -131,7 +131,7 @@ func TestCheckLink(t *testing.T) {
 		}
 		if about := strings.Contains(c.status.Reason, "over budget") ||
 			c.status.Memory.Near(); about != strings.Contains(strings.Join(hints, " "), "--cluster-memory") {
-			t.Errorf("%q: to do: %q", lines, hints)
+			t.Errorf("%q: hints: %q", lines, hints)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestCheckGateways(t *testing.T) {
 			adminapi.ClusterStatus{State: adminapi.Ready, Network: "far", Gateways: c.gateways,
 				GatewayProblems: c.problems}, Gateways)
 		if !slices.Equal(lines, c.want) || !strings.Contains(hints[0], c.hint) {
-			t.Errorf("%q, want %q; to do: %q", lines, c.want, hints)
+			t.Errorf("%q, want %q; hints: %q", lines, c.want, hints)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func TestNameClashes(t *testing.T) {
 		many = append(many, name)
 	}
 	if got := NameClashes(many); len(got) != maxClashes {
-		t.Errorf("%d of many", len(got))
+		t.Errorf("got %d results for many clashes", len(got))
 	}
 }
 
@@ -85,7 +85,7 @@ func TestExportsForbidden(t *testing.T) {
 		"by label work)"
 	if !slices.ContainsFunc(Judge(seen),
 		func(r Result) bool { return r.Check == Exports && r.Level == Warning && r.Text == want }) {
-		t.Errorf("no %q in %+v", want, Judge(seen))
+		t.Errorf("%q is missing in %+v", want, Judge(seen))
 	}
 }
 

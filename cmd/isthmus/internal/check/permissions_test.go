@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestRights checks that the permissions of this package equal the manifests and the table in
-// docs/operations.md, each once. The table also lists what does not work without the permission.
+// TestRights checks that the permissions of this package equal those of the manifests and of the
+// table in docs/operations.md. The table also lists what does not work without each permission.
 func TestRights(t *testing.T) {
 	docs, err := os.ReadFile("../../../../docs/operations.md")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestRights(t *testing.T) {
 			}
 			rows = append(rows, strings.Join([]string{r.String(), strings.Join(r.Verbs, ", "), scope, r.Lost}, " | "))
 			if r.Lost == "" || r.Level == OK {
-				t.Errorf("%s: %v: a right that nobody misses", c.file, r)
+				t.Errorf("%s: %v: the permission has no impact", c.file, r)
 			}
 		}
 		equal(t, c.file, readManifest(t, "../../../../manifests/"+c.file), checked)
@@ -54,7 +54,7 @@ func TestRights(t *testing.T) {
 			documented = append(documented, strings.Join(r[1:], " | "))
 		}
 		if n := strings.Count(section, "\n| `"); n != len(documented) {
-			t.Errorf("%s: of %d rows %d can be read", c.title, n, len(documented))
+			t.Errorf("%s: %d rows, but only %d can be parsed", c.title, n, len(documented))
 		}
 		equal(t, c.title, documented, rows)
 	}
@@ -65,7 +65,7 @@ func equal(t *testing.T, where string, got, checked []string) {
 	slices.Sort(got)
 	slices.Sort(checked)
 	if !slices.Equal(got, checked) {
-		t.Errorf("%s has\n%s\nchecked are\n%s", where, strings.Join(got, "\n"), strings.Join(checked, "\n"))
+		t.Errorf("%s has\n%s\nwant\n%s", where, strings.Join(got, "\n"), strings.Join(checked, "\n"))
 	}
 }
 

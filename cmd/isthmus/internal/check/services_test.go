@@ -121,7 +121,7 @@ func TestLeftovers(t *testing.T) {
 	const selector = "--selector 'mirror.linkerd.io/mirrored-service=true," +
 		"mirror.linkerd.io/cluster-name=old,!isthmus.io/written-by'"
 	if !slices.ContainsFunc(Judge(seen), func(r Result) bool { return strings.Contains(r.Hint, selector) }) {
-		t.Error("no command")
+		t.Error("the hint has no command")
 	}
 }
 
@@ -164,12 +164,12 @@ func TestConflicts(t *testing.T) {
 		}
 		fine := slices.ContainsFunc(Judge(seen), func(r Result) bool { return r.Check == Conflicts && r.Level == OK })
 		if fine != (x.results == 0) {
-			t.Errorf("%s: all is well: %v", name, fine)
+			t.Errorf("%s: the check is OK: %v", name, fine)
 		}
 	}
 }
 
-// TestCopies checks what is said about copies of lost clusters.
+// TestCopies checks the results about copies of lost clusters.
 func TestCopies(t *testing.T) {
 	const lost = "newly started replicas do not serve a linked cluster whose API is unreachable"
 	for name, x := range map[string]struct {

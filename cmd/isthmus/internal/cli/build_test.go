@@ -33,7 +33,7 @@ func TestVersion(t *testing.T) {
 			var out strings.Builder
 			printVersion(&out, &c.info)
 			if built, _ := revision(&c.info); !strings.Contains(out.String(), "commit             "+built) {
-				t.Errorf("the metric has %s, and not what is in\n%s", built, &out)
+				t.Errorf("the metric has %s, which is not in\n%s", built, &out)
 			}
 			for _, want := range append(c.want, "  Go                 go") {
 				if !strings.Contains(out.String(), want) {

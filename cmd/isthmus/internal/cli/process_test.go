@@ -31,7 +31,7 @@ func TestAwait(t *testing.T) {
 			if took := time.Since(began); !errors.Is(err, c.err) || took != c.want || stderr.String() != c.stderr {
 				t.Errorf("%v after %v, %q", err, took, stderr.String())
 			}
-			time.Sleep(c.takes) // until the work has ended too
+			time.Sleep(c.takes) // wait until the work has ended
 		})
 	}
 }

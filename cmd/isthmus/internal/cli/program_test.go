@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newDemo returns a program that is called by name.
+// newDemo returns a program with that name.
 func newDemo(name string) *Program {
 	loud, output := false, ""
 	return &Program{Name: name, Short: map[string][]string{"--list": {"list", "--loud"}}, Intro: "demo shows commands.",

@@ -130,7 +130,7 @@ func TestCheckReplicas(t *testing.T) {
 		if n := len(c.pages); c.errs != nil &&
 			slices.ContainsFunc(s.Results,
 				func(r check.Result) bool { return r.Text == fmt.Sprint(n, " replicas agree") }) {
-			t.Errorf("%s: %d replicas agree, of which some have not answered", name, n)
+			t.Errorf("%s: %d replicas agree although some did not respond", name, n)
 		}
 		var bad []string
 		for _, r := range s.Results {
@@ -197,8 +197,8 @@ func TestCheckWaits(t *testing.T) {
 	}
 }
 
-// TestCheckFromHere checks that without a replica, the remaining checks run with the user's
-// kubeconfig.
+// TestCheckFromHere checks that the remaining checks run with the user's kubeconfig if no replica
+// exists.
 func TestCheckFromHere(t *testing.T) {
 	t.Setenv("LC_ALL", "C")
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -242,7 +242,7 @@ func TestCheckFromHere(t *testing.T) {
 		"[fail] no replica in namespace mesh", "; before an installation, run isthmus check --pre\n",
 		"local: the API server answers"} {
 		if code != 1 || !strings.Contains(out, want) {
-			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
+			t.Errorf("exit code %d, %q is missing in\n%s", code, want, out)
 		}
 	}
 	pre = true

@@ -25,7 +25,7 @@ func TestColors(t *testing.T) {
 	for _, want := range []string{"\x1b[32mready\x1b[0m     3h", "\x1b[31mstale\x1b[0m     90s",
 		"\x1b[33mwithdrawn\x1b[0m   -"} {
 		if !strings.Contains(string(painted), want) {
-			t.Errorf("no %q in\n%s", want, painted)
+			t.Errorf("%q is missing in\n%s", want, painted)
 		}
 	}
 }

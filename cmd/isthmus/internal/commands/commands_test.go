@@ -100,7 +100,7 @@ func TestCommands(t *testing.T) {
 					w.run(&out, strings.TrimSpace(line))
 				}
 				if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), text.Unprintable) {
-					t.Errorf("%s: what a terminal may obey: %q", d.Pos, out.String())
+					t.Errorf("%s: the output has characters that a terminal interprets: %q", d.Pos, out.String())
 				}
 				return out.String()
 			default:
@@ -236,7 +236,7 @@ func TestAdminLate(t *testing.T) {
 	}
 }
 
-// TestAdminWaits checks that a command says after one second what it is waiting for, and that a
+// TestAdminWaits checks that a command prints the reason for waiting after one second, and that a
 // user may interrupt it.
 func TestAdminWaits(t *testing.T) {
 	admin := startAdmin(t,
@@ -270,7 +270,7 @@ func TestDocumentedFields(t *testing.T) {
 	} {
 		if name := reflect.TypeOf(output).Name(); !regexp.MustCompile(`go doc\sisthmus/internal/adminapi\.` + name +
 			`\b`).MatchString(help) {
-			t.Errorf("no type %s in:\n%s", name, help)
+			t.Errorf("the type %s is missing in:\n%s", name, help)
 		}
 	}
 }

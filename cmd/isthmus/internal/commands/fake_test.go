@@ -20,7 +20,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// fakeReplica sends the messages of updates or profiles. When that channel is closed, the stream
+// fakeReplica sends the messages of updates or profiles. When the channel is closed, the stream
 // ends with end.
 type fakeReplica struct {
 	pb.UnimplementedDestinationServer

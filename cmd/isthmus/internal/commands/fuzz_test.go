@@ -27,14 +27,14 @@ func firstPage(t testing.TB, verb string) string {
 	return page
 }
 
-// content is what a command shows of a page.
+// content is the output of a command for a page.
 type content struct {
 	output any
 	table  func() (string, []byte)
-	err    func() error // the error with which explain ends
+	err    func() error // the error of explain
 }
 
-// contentOf reads a page as a command does.
+// contentOf reads a page like a command.
 func contentOf(verb, page, node string, address netip.Addr) (c content, err error) {
 	switch verb {
 	case "clusters":
@@ -94,7 +94,7 @@ func checkHarmless(t *testing.T, c content) {
 			t.Fatalf("%q", b.String())
 		}
 		if asJSON && !json.Valid(b.Bytes()) {
-			t.Fatalf("no JSON: %s", b.String())
+			t.Fatalf("the output is not JSON: %s", b.String())
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestHostilePages(t *testing.T) {
 				t.Errorf("exit code %d, %.1000s%.1000s", code, out, errs)
 			}
 			if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 300 {
-				t.Errorf("%d MiB are allocated", took)
+				t.Errorf("%d MiB were allocated", took)
 			}
 		})
 	}
@@ -100,20 +100,20 @@ func TestHostileSet(t *testing.T) {
 	s = getState{}
 	for add(len(s.endpoints), 1, map[string]string{"label": strings.Repeat("\x01", label)}) == nil {
 		if s.bytes > limit {
-			t.Fatalf("%d bytes are kept", s.bytes)
+			t.Fatalf("%d bytes are cached", s.bytes)
 		}
 	}
 	if len(s.endpoints) > limit/6/label {
-		t.Errorf("%d endpoints whose JSON has six bytes for one", len(s.endpoints))
+		t.Errorf("%d endpoints with escaped JSON are cached", len(s.endpoints))
 	}
 	s.apply(&pb.Update{Update: &pb.Update_NoEndpoints{NoEndpoints: &pb.NoEndpoints{}}})
 	if s.bytes != 0 {
-		t.Errorf("%d bytes of no endpoints", s.bytes)
+		t.Errorf("%d bytes without endpoints", s.bytes)
 	}
 	again := &pb.WeightedAddrSet{MetricLabels: large,
 		Addrs: slices.Repeat([]*pb.WeightedAddr{{Addr: tcp("10.0.0.1:80")}}, 40)}
 	if err := s.add(again, limit); !errors.Is(err, errTooLarge) {
-		t.Errorf("one address again and again: %v", err)
+		t.Errorf("the same address repeatedly: %v", err)
 	}
 	s = getState{bytes: maxBytes}
 	if err := s.apply(&pb.Update{Update: &pb.Update_Add{Add: again}}); !errors.Is(err, errTooLarge) {

@@ -55,7 +55,7 @@ func TestPostRender(t *testing.T) {
 	}
 	for _, line := range []string{"image: registry.example.com:5000/isthmus:v1", "image: proxy:v2", "- destination"} {
 		if strings.Count(after, line) != 1 {
-			t.Errorf("not one line %q in\n%s", line, after)
+			t.Errorf("the line %q does not occur once in\n%s", line, after)
 		}
 	}
 }

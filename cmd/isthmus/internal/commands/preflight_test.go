@@ -12,7 +12,7 @@ import (
 	"isthmus/cmd/isthmus/internal/check"
 )
 
-// TestPreflight checks worlds with one fault each, and that exactly this fault is found.
+// TestPreflight checks that exactly one fault is found in worlds with one fault each.
 func TestPreflight(t *testing.T) {
 	other := pemCertificate(t, 24*time.Hour*365)
 	for name, c := range map[string]struct {
@@ -138,10 +138,10 @@ func TestPreflight(t *testing.T) {
 				if text := r.Text + r.Hint + r.Object; strings.Contains(text, w.token) ||
 					strings.Contains(text, "local-token") ||
 					strings.ContainsRune(text, '\x1b') {
-					t.Errorf("%q has credentials or control characters", text)
+					t.Errorf("%q contains credentials or control characters", text)
 				}
 				if !slices.Contains(check.Checks, r.Check) || r.Section == "" {
-					t.Errorf("%+v is no known check", r)
+					t.Errorf("%+v is not a known check", r)
 				}
 			}
 		})

@@ -32,14 +32,14 @@ import (
 	"isthmus/cmd/isthmus/internal/check"
 )
 
-// checkedAPI is an API server with what checks ask for.
+// checkedAPI is an API server that responds to the requests of checks.
 type checkedAPI struct {
-	answers map[string]any // by path: an object, a list in protobuf, or the code of a failure; others are not found
-	refused []string       // rights of ServiceAccount isthmus or of a link, as "list pods"
-	ahead   time.Duration  // of its clock
-	status  int            // of all answers; 0: as asked for
-	body    string         // with status
-	silent  bool           // it answers nothing
+	answers map[string]any // by path: an object, a list in protobuf, or a failure code
+	refused []string       // missing permissions of ServiceAccount isthmus or of a link, such as "list pods"
+	ahead   time.Duration  // how far its clock is ahead
+	status  int            // code of all responses; if zero, the requested ones
+	body    string         // body of all responses, with status
+	silent  bool           // if set, no request gets a response
 	unblock chan struct{}
 }
 
@@ -76,7 +76,7 @@ func newCheckedAPI(anchors, cidr string) *checkedAPI {
 	return a
 }
 
-// resources is what discovery has at a path.
+// resources returns the discovery document for a path.
 func resources(path string, names ...string) metav1.APIResourceList {
 	list := metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
@@ -89,7 +89,7 @@ func resources(path string, names ...string) metav1.APIResourceList {
 	return list
 }
 
-// nodes is a list of Nodes with these Pod CIDRs, in protobuf.
+// nodes returns a list of Nodes with the given Pod CIDRs, in protobuf.
 func nodes(cidrs ...string) []byte {
 	var list corev1.NodeList
 	for i, cidr := range cidrs {
@@ -146,7 +146,7 @@ func (a *checkedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// review answers whether the credentials, or ServiceAccount isthmus, have a right.
+// review returns whether the user or the ServiceAccount isthmus has a permission.
 func (a *checkedAPI) review(body io.Reader) any {
 	text, _ := io.ReadAll(body)
 	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
@@ -170,25 +170,24 @@ func (a *checkedAPI) review(body io.Reader) any {
 	return o
 }
 
-// start serves an API until the test ends.
 func (a *checkedAPI) start(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(a)
-	s.EnableHTTP2 = true // as API servers do
+	s.EnableHTTP2 = true // like real API servers
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { close(a.unblock) })
 	return s
 }
 
-// world is a local cluster and one that is linked, in which all is well until a test changes it.
+// world is a local cluster and a linked cluster without faults.
 type world struct {
 	local, east *checkedAPI
-	token       string // of the link
+	token       string // token of the link
 	secrets     []corev1.Secret
 	pre         bool
 	exports     bool
-	annotations map[string]string // of the link
+	annotations map[string]string // annotations of the link
 }
 
 func newWorld(t *testing.T) *world {
@@ -200,7 +199,7 @@ func newWorld(t *testing.T) *world {
 	}
 }
 
-// run runs the checks and returns those that are not OK, one in a line.
+// run runs the checks and returns the results that are not OK, one per line.
 func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 	t.Helper()
 	local, east := w.local.start(t), w.east.start(t)
@@ -235,7 +234,7 @@ func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 		if r.Level != check.OK {
 			bad = append(bad, fmt.Sprintf("%s %s %s: %s", r.Level, r.Check, r.Object, r.Text))
 			if r.Hint == "" && r.Level != check.Unchecked {
-				t.Errorf("no hint what to do: %+v", r)
+				t.Errorf("no hint: %+v", r)
 			}
 		}
 	}
@@ -277,7 +276,7 @@ func linkSecret(t *testing.T, name, cluster string, server *httptest.Server, w *
 	}
 }
 
-// pemCertificate returns one that is good for so long, in PEM.
+// pemCertificate returns a certificate in PEM that is valid for the given time.
 func pemCertificate(t *testing.T, good time.Duration) string {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

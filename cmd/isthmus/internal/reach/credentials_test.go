@@ -19,7 +19,7 @@ import (
 	"isthmus/federation"
 )
 
-// TestCredentials checks that credentials that a replica rejects in link Secrets work in a user's
+// TestCredentials checks credentials that a replica rejects in link Secrets. They work in a user's
 // kubeconfig, as in kubectl. Examples are programs, files, impersonation and a proxy.
 func TestCredentials(t *testing.T) {
 	var mu sync.Mutex

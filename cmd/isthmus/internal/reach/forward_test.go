@@ -168,7 +168,7 @@ func dial(t *testing.T, c *Cluster) net.Conn {
 	return conn
 }
 
-// ping sends four bytes and returns everything that comes back.
+// ping sends four bytes and returns all received bytes.
 func ping(conn net.Conn) (string, error) {
 	defer conn.Close()
 	if _, err := conn.Write([]byte("ping")); err != nil {
@@ -178,8 +178,8 @@ func ping(conn net.Conn) (string, error) {
 	return string(text), err
 }
 
-// TestForward checks that bytes flow in both directions, over WebSockets and, if WebSockets are
-// refused, over SPDY. Connections to a port share one connection to the API server.
+// TestForward checks that bytes flow in both directions over WebSockets. If WebSockets are
+// rejected, they flow over SPDY. Connections to a port share one connection to the API server.
 func TestForward(t *testing.T) {
 	for _, websockets := range []bool{true, false} {
 		t.Run(fmt.Sprintf("websockets %t", websockets), func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestClose(t *testing.T) {
 	}
 	c.Close()
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Error("the connection goes on")
+		t.Error("the forwarded connection is still open")
 	}
 	for {
 		again, err := net.Dial("tcp", conn.RemoteAddr().String())
@@ -257,7 +257,7 @@ func TestClose(t *testing.T) {
 	}
 	if conn, err := (Replica{Namespace: "linkerd", Name: "isthmus-0", cluster: c}).Dial(t.Context(), 9996); err == nil {
 		conn.Close()
-		t.Error("a closed cluster forwards ports")
+		t.Error("a closed cluster still forwards ports")
 	}
 }
 
@@ -315,7 +315,7 @@ func TestRedirect(t *testing.T) {
 		conn.Close()
 	}
 	if err == nil || asked == 0 || !strings.Contains(err.Error(), "307") {
-		t.Errorf("asked %d times, %v", asked, err)
+		t.Errorf("%d requests, %v", asked, err)
 	}
 }
 

@@ -37,7 +37,7 @@ func shown(t *testing.T, text string) {
 		}
 	}
 	if strings.Count(text, "\n") > 1 {
-		t.Errorf("more than a message and what to do: %q", text)
+		t.Errorf("more than a message and a hint: %q", text)
 	}
 }
 
@@ -63,7 +63,7 @@ func FuzzGateways(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, code int, body []byte, pod string) {
-		if code < 200 || code > 599 || code == http.StatusTooManyRequests { // client-go repeats such a request
+		if code < 200 || code > 599 || code == http.StatusTooManyRequests { // client-go retries such a request
 			return
 		}
 		config := &rest.Config{Host: "http://127.0.0.1:1", QPS: -1, WarningHandler: rest.NoWarnings{}}
@@ -74,7 +74,7 @@ func FuzzGateways(f *testing.F) {
 		c := &Cluster{options: Options{Namespace: "linkerd", Pod: pod}, config: config, API: api}
 		replicas, err := c.Replicas(t.Context())
 		if err == nil && len(replicas) == 0 {
-			t.Error("neither a gateway nor an error")
+			t.Error("neither a replica nor an error")
 		}
 		if err != nil {
 			shown(t, err.Error())
@@ -85,7 +85,7 @@ func FuzzGateways(f *testing.F) {
 	})
 }
 
-// said is a connection to an API server on which a kubelet's message arrives.
+// said is a connection to an API server that delivers a kubelet's message.
 type said struct {
 	httpstream.Connection
 	message *strings.Reader
@@ -133,7 +133,7 @@ func FuzzFailure(f *testing.F) {
 		}
 		shown(t, err.Error())
 		if len(err.Error()) > 10*maxFailure {
-			t.Errorf("an error of %d bytes", len(err.Error()))
+			t.Errorf("the error has %d bytes", len(err.Error()))
 		}
 	})
 }

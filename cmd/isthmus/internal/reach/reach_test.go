@@ -19,11 +19,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// After both sides have closed a connection, spdystream keeps goroutines for a second or longer,
-	// which offer its error and wait for its streams.
+	// After both sides have closed a connection, spdystream keeps goroutines for a second or
+	// longer. They send its error and wait for its streams.
 	const shutdown = "github.com/moby/spdystream.(*Connection).shutdown"
-	// If a connection ends while client-go opens the second of its two streams, client-go waits up to
-	// 30 s for the stream, and never ends the goroutine that reads the first stream.
+	// If a connection ends while client-go opens its second stream, client-go waits up to 30 s for
+	// that stream. The goroutine that reads the first stream then never ends.
 	const handle = "k8s.io/client-go/tools/portforward.(*PortForwarder).handleConnection"
 	goleak.VerifyTestMain(
 		m,
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	)
 }
 
-// open opens the cluster at an address, by a kubeconfig.
+// open opens the cluster at an address with a kubeconfig.
 func open(t *testing.T, server string) *Cluster {
 	t.Helper()
 	c, err := (&Options{Kubeconfig: write(t, kubeconfig(server)), Namespace: "linkerd"}).Open()
@@ -258,7 +258,7 @@ func TestUserAgent(t *testing.T) {
 	}
 	for _, agent := range agents {
 		if !strings.HasPrefix(agent, "isthmus/") {
-			t.Errorf("a request of user agent %q", agent)
+			t.Errorf("a request has the user agent %q", agent)
 		}
 	}
 	if len(agents) < 2 {

@@ -53,10 +53,10 @@ func TestLimit(t *testing.T) {
 			t.Fatalf("%d lines after three seconds, want 3", len(all))
 		}
 		if dropped := all[0].ContextMap()["dropped"]; dropped != int64(1900) {
-			t.Errorf("the first line has %v lines dropped, want 1900", dropped)
+			t.Errorf("the first line reports %v dropped lines, want 1900", dropped)
 		}
 		if _, ok := all[1].ContextMap()["dropped"]; ok {
-			t.Error("the second line has lines dropped")
+			t.Error("the second line reports dropped lines")
 		}
 		time.Sleep(time.Hour)
 		burst("after an hour", logBurst, func() { log.Warn("stalled") })
@@ -72,7 +72,7 @@ func TestLimitIsBounded(t *testing.T) {
 		log.Info(fmt.Sprint("from 10.0.0.1:", i))
 	}
 	if n := len(c.buckets.byMessage); n != maxMessages+1 {
-		t.Errorf("%d messages have a limit of their own", n)
+		t.Errorf("%d messages have their own limit", n)
 	}
 	if n := lines.Len(); n < maxMessages+logBurst || n > maxMessages+2*logBurst {
 		t.Errorf("%d lines", n)
@@ -81,7 +81,7 @@ func TestLimitIsBounded(t *testing.T) {
 	zap.New(c).Info(strings.Repeat("x", 1<<20))
 	for m := range c.buckets.byMessage {
 		if len(m) > maxMessageKey {
-			t.Errorf("a key of %d bytes", len(m))
+			t.Errorf("a key has %d bytes", len(m))
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestLimitIsBounded(t *testing.T) {
 func TestLevels(t *testing.T) {
 	for _, c := range []struct {
 		level string
-		lines string // written, of one line for each level
+		lines string // the written lines, one letter per level
 		klog  int    // client-go's verbosity
 	}{
 		{"panic", "", 0}, {"fatal", "", 0}, {"error", "E", 0}, {"warn", "WE", 0}, {"warning", "WE", 0},
@@ -97,7 +97,7 @@ func TestLevels(t *testing.T) {
 	} {
 		l, ok := findLevel(c.level)
 		if !ok {
-			t.Fatalf("%s is no level", c.level)
+			t.Fatalf("%s is not a level", c.level)
 		}
 		var b bytes.Buffer
 		log := newLogger(l, "plain", &b)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestClusterCap checks the memory cap of a linked cluster: the flag or, without it, the smaller of a quarter of the
-// usable memory and 256 MiB.
+// TestClusterCap checks the memory cap of a linked cluster. Without the flag, the cap is a quarter
+// of the usable memory, and at most 256 MiB.
 func TestClusterCap(t *testing.T) {
 	for _, tt := range []struct{ usable, flag, want int64 }{
 		{250 << 20, 0, 250 << 18},
@@ -27,7 +27,7 @@ func TestClusterCap(t *testing.T) {
 	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(100 << 20))
 	if got := usableMemory(); got != 100<<20 {
-		t.Errorf("GOMEMLIMIT is 100 MiB, and %d bytes can be used", got)
+		t.Errorf("GOMEMLIMIT is 100 MiB, but %d bytes are usable", got)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestGCTuner(t *testing.T) {
 			if becomes(now) {
 				return
 			}
-			time.Sleep(time.Millisecond) // cleanups have a goroutine of their own
+			time.Sleep(time.Millisecond) // cleanups run in their own goroutine
 		}
 	}
 	percent(func(p int) bool { return p > 100 })

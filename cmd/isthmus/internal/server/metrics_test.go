@@ -25,7 +25,7 @@ import (
 	"isthmus/grpcapi"
 )
 
-// scrape returns every series as a line: name, label values, value.
+// scrape returns each series as a line with its name, label values and value.
 func scrape(t *testing.T, c prometheus.Collector) (lines []string) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -118,7 +118,8 @@ func TestFederationMetrics(t *testing.T) {
 	expect(true, slices.Concat(byCluster, byService))
 }
 
-// TestTierMetrics checks that only services with a preference have these series, and that each zone counts.
+// TestTierMetrics checks that only services with a preference have series for tiers, and that each
+// zone counts.
 //
 // Behaviours: PS-03.
 func TestTierMetrics(t *testing.T) {
@@ -171,8 +172,8 @@ func TestTierMetrics(t *testing.T) {
 	check(0, 2, 2)
 }
 
-// scrapedWorld serves the metrics of a gateway with 250 linked clusters of 1,000 endpoints each, and 1,000 federated
-// services of 25 members, each with a Get stream from each of three zones.
+// scrapedWorld serves the metrics of a replica with 250 linked clusters of 1,000 endpoints each. It
+// has 1,000 federated services of 25 members, each with a Get stream from three zones.
 func scrapedWorld(b *testing.B) http.Handler {
 	registry, table := prometheus.NewRegistry(), federation.NewTable(federation.Options{})
 	server, err := grpcapi.New(table, cmdtest.Directory{}, grpcapi.Options{Registerer: registry, Log: zap.NewNop()})
@@ -216,7 +217,7 @@ func scrapedWorld(b *testing.B) http.Handler {
 	return admin.New(admin.Options{Metrics: registry, Log: zap.NewNop()}).Handler()
 }
 
-// countedAnswer is an answer of which only the size is kept.
+// countedAnswer is a ResponseWriter that counts the bytes of the body and discards them.
 type countedAnswer struct {
 	*httptest.ResponseRecorder
 	bytes int
@@ -224,10 +225,10 @@ type countedAnswer struct {
 
 func (a *countedAnswer) Write(p []byte) (int, error) { a.bytes += len(p); return len(p), nil }
 
-// BenchmarkScrape is one scrape of a gateway with many clusters.
+// BenchmarkScrape measures one scrape of a replica with many clusters.
 func BenchmarkScrape(b *testing.B) {
 	metrics, request := scrapedWorld(b), httptest.NewRequest(http.MethodGet, "/metrics", nil)
-	request.Header.Set("Accept-Encoding", "gzip") // as Prometheus does
+	request.Header.Set("Accept-Encoding", "gzip") // like Prometheus
 	b.ReportAllocs()
 	var answer countedAnswer
 	for b.Loop() {
@@ -239,7 +240,8 @@ func BenchmarkScrape(b *testing.B) {
 	b.ReportMetric(float64(answer.bytes), "B/answer")
 }
 
-// connect serves a Destination server on a loopback address until the benchmark ends, and returns a connection to it.
+// connect serves a Destination server on a loopback address until the benchmark ends. It returns a
+// connection to the server.
 func connect(b *testing.B, server *grpcapi.Server) *grpc.ClientConn {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

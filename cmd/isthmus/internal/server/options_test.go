@@ -60,12 +60,12 @@ func TestAccepted(t *testing.T) {
 	}
 	for _, name := range linkerdFlags {
 		if !slices.Contains(names, name) {
-			t.Errorf("there is no flag %s", name)
+			t.Errorf("the flag %s does not exist", name)
 		}
 	}
 }
 
-// runInstead runs a command with do as its function.
+// runInstead runs a command with do in place of its function.
 func runInstead(v cli.Command, args []string, do func(cli.Process) error) (err error) {
 	v.Run = func(_ context.Context, p cli.Process) error { err = do(p); return err }
 	program := cli.Program{Name: "isthmus", Groups: []cli.Group{{Commands: []cli.Command{v}}}}
@@ -111,11 +111,11 @@ func TestDefaults(t *testing.T) {
 		})
 	}
 	if len(want) > 0 {
-		t.Errorf("no flags: %v", want)
+		t.Errorf("missing flags: %v", want)
 	}
 }
 
-// TestNotes checks the notes on values that are replaced or skipped.
+// TestNotes checks the notes about values that are replaced or skipped.
 func TestNotes(t *testing.T) {
 	domains := []string{"--identity-trust-domain=t", "--cluster-domain=c"}
 	for _, c := range []struct {
@@ -163,7 +163,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestPreferenceFlags: how words stand for standings, and that the four flags make one preference.
+// TestPreferenceFlags checks that the four flags define one preference. It also checks the values
+// of the flag for standings.
 //
 // Behaviours: PR-30, CS-16, CS-17.
 func TestPreferenceFlags(t *testing.T) {
@@ -203,12 +204,12 @@ func TestExportFlags(t *testing.T) {
 		"--local-excluded-annotations=y",
 	)
 	if kept(o).catalogOptions().ServiceExports || flagsOf(t, "--export-sources=serviceexports").sources.labels {
-		t.Error("a source that is left out is read")
+		t.Error("a disabled source is read")
 	}
 	own := kept(o).catalogOptions().Selectors("")
 	if own.Mirror != nil || !own.Federated(map[string]string{"a": "b"}) ||
 		own.Federated(map[string]string{"mirror.linkerd.io/federated": "member"}) {
-		t.Error("what is selected of the own cluster")
+		t.Error("the selectors of the local cluster are wrong")
 	}
 	for key, excluded := range map[string]bool{
 		"x":              true,
@@ -229,7 +230,7 @@ func TestExportFlags(t *testing.T) {
 		t.Errorf("limits: %d per namespace, %d per link", o.maxPerNamespace, o.maxPerLink)
 	}
 	if kept(flagsOf(t, "--local-federated-selector=")).catalogOptions().Selectors("").Federated != nil {
-		t.Error("an empty selector selects something")
+		t.Error("an empty selector matches a Service")
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 	"isthmus/federation"
 )
 
-// observed returns reports, and the lines that they log, each with the fields named, or all.
+// observed returns reports and a function for their log lines. The lines have the named fields, or
+// all fields.
 func observed() (*reports, func(fields ...string) []string) {
 	core, seen := observer.New(zap.InfoLevel)
 	return newReports(zap.New(limited(core))), func(fields ...string) (lines []string) {
@@ -69,8 +70,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestReportsHaveLimits checks that a cluster or namespace that changes all the time silences no
-// other one. Clusters that are not linked share one limit.
+// TestReportsHaveLimits checks that a cluster or namespace that changes all the time does not
+// silence others. Clusters that are not linked share one limit.
 func TestReportsHaveLimits(t *testing.T) {
 	r, lines := observed()
 	id := cmdtest.ShopID("web")
@@ -111,8 +112,8 @@ func TestReportsHaveLimits(t *testing.T) {
 		"clients use more tiers of a service flaps/web <nil>":  logBurst,
 		"clients use more tiers of a service shop/web <nil>":   1,
 	} {
-		if n := count[line]; n < want || n > want+10 { // one more each second
-			t.Errorf("%d times %q", n, line)
+		if n := count[line]; n < want || n > want+10 { // plus one line per second
+			t.Errorf("got %d lines %q", n, line)
 		}
 	}
 }

@@ -24,19 +24,19 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = os.Unsetenv(inPodVariable) // tests may run in a Pod, where replicas take their time to end
+	_ = os.Unsetenv(inPodVariable) // tests may run in a Pod, where a replica shuts down more slowly
 	goleak.VerifyTestMain(m)
 }
 
 // testReplica is a replica with a fake cluster and an empty gRPC server.
 type testReplica struct {
 	*replica
-	synced       chan struct{} // of the cluster
+	synced       chan struct{} // closed when the cluster is synced
 	fail         chan error    // ends the cluster
-	open         atomic.Int32  // streams
-	drained      chan struct{} // all proxies have gone elsewhere
-	clusterEnded atomic.Bool   // by its context
-	firstEnded   atomic.Bool   // the part that ends first
+	open         atomic.Int32  // number of open streams
+	drained      chan struct{} // closed when no proxy uses this replica
+	clusterEnded atomic.Bool   // set if the cluster ended because of its context
+	firstEnded   atomic.Bool   // set when the part that ends first has ended
 	client       *http.Client
 }
 
@@ -78,7 +78,7 @@ func newTestReplica(t *testing.T) *testReplica {
 	return s
 }
 
-// get returns the response of the admin server, or an empty text if there is none.
+// get returns the response of the admin server, or "" if the request fails.
 func (s *testReplica) get(path string) string {
 	return cmdtest.Get(s.client, "http://"+s.metricsAddr+path)
 }
@@ -95,26 +95,26 @@ func TestReplicaLife(t *testing.T) {
 
 	cmdtest.Eventually(t, "admin answers", func() bool { return s.get("/ping") == "pong" })
 	if s.get("/ready") != "not ready" || s.listens() {
-		t.Fatal("ready before the cluster is synced")
+		t.Fatal("the replica is ready before the cluster is synced")
 	}
 	close(s.synced)
 	cmdtest.Eventually(t, "ready", func() bool { return s.get("/ready") == "ok" })
 	if !s.listens() || s.firstEnded.Load() {
-		t.Fatal("ready, but gRPC is not served, or a part has ended")
+		t.Fatal("the replica is ready, but gRPC is not served or a part has ended")
 	}
 	s.open.Store(1)
 	cancel()
 	cmdtest.Eventually(t, "readiness off", func() bool { return s.get("/ready") == "not ready" })
 	cmdtest.Eventually(t, "the part that ends first has ended", s.firstEnded.Load)
 	if !s.listens() || s.clusterEnded.Load() {
-		t.Fatal("a stream is open, but the server or the clusters are gone")
+		t.Fatal("a stream is open, but the server or the clusters have ended")
 	}
 	close(s.drained)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	if s.listens() || !s.clusterEnded.Load() || s.get("/ping") != "" {
-		t.Errorf("still there: gRPC %t, cluster %t, admin %q", s.listens(), !s.clusterEnded.Load(), s.get("/ping"))
+		t.Errorf("still running: gRPC %t, cluster %t, admin %q", s.listens(), !s.clusterEnded.Load(), s.get("/ping"))
 	}
 }
 
@@ -142,7 +142,7 @@ func TestReplicaFails(t *testing.T) {
 }
 
 // TestReplicaAddressTaken checks an address that is taken during the start. TestProcessFails checks
-// one that is taken earlier.
+// an address that is taken before the start.
 func TestReplicaAddressTaken(t *testing.T) {
 	s := newTestReplica(t)
 	done := make(chan error, 1)
@@ -158,12 +158,12 @@ func TestReplicaAddressTaken(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if !s.clusterEnded.Load() {
-		t.Error("the cluster was not ended")
+		t.Error("the cluster is still running")
 	}
 }
 
-// TestTicks checks that Tick is called when a change is due, even if the time moves or has passed.
-// The loop ends with its context.
+// TestTicks checks that Tick is called when a change is due, even if that time is moved or has
+// passed. The loop ends with its context.
 func TestTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, web := federation.NewTable(federation.Options{}), federation.ServiceID{Namespace: "shop", Name: "web"}
@@ -203,7 +203,7 @@ func TestTicks(t *testing.T) {
 		local("10.0.0.1:80")
 		expect(59*time.Minute, 2)
 		local()
-		expect(time.Hour, 1) // nothing is due any more
+		expect(time.Hour, 1) // no change is due any more
 		local("10.0.0.1:80")
 		expect(time.Minute, 2)
 		returnAfter(2 * time.Minute)
@@ -216,7 +216,7 @@ func TestTicks(t *testing.T) {
 	})
 }
 
-// TestNoTraces checks that calls run no OpenTelemetry code without a collector.
+// TestNoTraces checks that calls run no OpenTelemetry code if no collector is configured.
 func TestNoTraces(t *testing.T) {
 	if o := newTracing("", zap.NewNop()).options(); o != nil {
 		t.Errorf("%d options of the gRPC server", len(o))

@@ -19,8 +19,8 @@ type record struct {
 	mu       sync.Mutex // of lines
 	lines    []string
 	open     int
-	goes     time.Duration // after this all proxies are elsewhere for good; 0: they stay
-	stops    time.Duration // how long its calls take to end
+	goes     time.Duration // time until all proxies use other replicas; if zero, they never do
+	stops    time.Duration // how long its calls take
 	aborted  chan struct{}
 	listener *trackingListener
 }
@@ -34,7 +34,7 @@ func newRecord(open int) *record {
 	}
 }
 
-// noListener is a listener that accepts nothing.
+// noListener is a listener whose Close does nothing.
 type noListener struct{ net.Listener }
 
 func (noListener) Close() error { return nil }
@@ -180,7 +180,7 @@ func TestShutdown(t *testing.T) {
 					c.change(down)
 				}
 				down.run(r.listener)
-				slices.Sort(r.lines[len(r.lines)-2:]) // what happens at the same time has no order
+				slices.Sort(r.lines[len(r.lines)-2:]) // simultaneous calls have no order
 				if !slices.Equal(r.lines, c.want) {
 					t.Errorf("%q, want %q", r.lines, c.want)
 				}

@@ -20,7 +20,8 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// TestReplicaName checks that the name is $HOSTNAME, or else the machine's host name.
+// TestReplicaName checks that the name is $HOSTNAME, or the host name of the machine if $HOSTNAME
+// is empty.
 func TestReplicaName(t *testing.T) {
 	machine, err := os.Hostname()
 	if err != nil {
@@ -34,8 +35,8 @@ func TestReplicaName(t *testing.T) {
 	}
 }
 
-// TestWriterFollowsFlags checks that there is no writer without EndpointSlices, and that its queue
-// has metrics only on request.
+// TestWriterFollowsFlags checks that there is no writer without EndpointSlices. The queue of the
+// writer has metrics only on request.
 func TestWriterFollowsFlags(t *testing.T) {
 	for _, x := range []struct {
 		slices, metrics bool
@@ -61,7 +62,7 @@ func TestWriterFollowsFlags(t *testing.T) {
 	}
 }
 
-// quiet is a cluster in which Linkerd's service mirrors have not run for long.
+// quiet is a cluster in which Linkerd's service mirrors have not run for a long time.
 type quiet struct{}
 
 func (quiet) Run(context.Context)             {}
@@ -69,7 +70,7 @@ func (quiet) Selectors(string) plan.Selectors { return plan.Selectors{} }
 func (quiet) Complete(*plan.Cluster)          {}
 func (quiet) Notes() []string                 { return []string{"Links can't be read"} }
 
-// fillingStore is a store that is read later than it is asked.
+// fillingStore is a store that becomes synced after its creation.
 type fillingStore struct {
 	changed chan struct{}
 	read    atomic.Bool
@@ -80,8 +81,8 @@ func (f *fillingStore) ExportsChanged() <-chan struct{} { return f.changed }
 func (*fillingStore) RelistServices(string)             {}
 func (*fillingStore) NotifyExports()                    {}
 
-// TestExportSettings checks that plans depend on the flags, and that there is no plan before
-// everything has been read.
+// TestExportSettings checks that plans depend on the flags, and that there is no plan before all
+// kinds have been listed.
 func TestExportSettings(t *testing.T) {
 	store := new(fillingStore)
 	o := flagsOf(t, "--controller-namespace=l5d", "--multicluster-namespace=mc", "--cluster-name=west",
@@ -89,7 +90,7 @@ func TestExportSettings(t *testing.T) {
 		"--export-sources=serviceexports")
 	e := &exporter{options: o, store: store, linkerd: quiet{}}
 	if w, ok := e.World(); ok || !w.Now.IsZero() {
-		t.Errorf("before all is read: %+v", w)
+		t.Errorf("before all kinds are listed: %+v", w)
 	}
 	store.read.Store(true)
 	want := plan.Settings{

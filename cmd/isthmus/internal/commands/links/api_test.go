@@ -87,7 +87,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(answer)
 }
 
-// answer carries out a request and returns the status and the body of the response.
+// answer executes a request, and returns the status and the body of the response.
 func (s *apiServer) answer(r *http.Request, sent []byte) (int, any) {
 	at := r.URL.Path
 	switch {
@@ -237,7 +237,7 @@ func startClusters(
 	return west, east, kubeconfig, config
 }
 
-// hostileWorld is startClusters with handlers of the cluster east that take precedence.
+// hostileWorld is like startClusters, with handlers that take precedence in the cluster east.
 func hostileWorld(
 	t *testing.T, hostile map[string]http.HandlerFunc,
 ) (kubeconfig string, east *apiServer, config *clientcmdapi.Config) {

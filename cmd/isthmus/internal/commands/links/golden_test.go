@@ -81,7 +81,7 @@ func TestCommands(t *testing.T) {
 type goldenWorld struct {
 	west, east *apiServer
 	kubeconfig string
-	ca         string            // certificate authority of both API servers, as a kubeconfig contains it
+	ca         string            // certificate authority of both API servers, as in a kubeconfig
 	admin      string            // address of the replica
 	pages      map[string]string // by path
 }
@@ -136,7 +136,7 @@ func (w *goldenWorld) run(t *testing.T, printed *strings.Builder, line, answer s
 		text += "stderr: " + line
 	}
 	if !strings.HasSuffix(text, "\n") && text != "" {
-		text += "\n" // after a question
+		text += "\n" // the line break after a question
 	}
 	fmt.Fprintf(printed, "$ isthmus %s\n%s", line, w.replacer(false).Replace(text))
 	if code != 0 {

@@ -81,13 +81,13 @@ func TestHostileCluster(t *testing.T) {
 			_, out, errs := call(t, append(args, "--context", "east", "--kubeconfig", kubeconfig, "--timeout", "1m")...)
 			runtime.ReadMemStats(&after)
 			if !strings.Contains(out+errs, c.want) || len(out+errs) > 100<<10 {
-				t.Errorf("no %s in %.1000s%.1000s", c.want, out, errs)
+				t.Errorf("%s is missing in %.1000s%.1000s", c.want, out, errs)
 			}
 			if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 200 {
-				t.Errorf("%d MiB are allocated", took)
+				t.Errorf("%d MiB were allocated", took)
 			}
 			if strings.Contains(out+errs, "SECRET") {
-				t.Errorf("a token is shown: %s%s", out, errs)
+				t.Errorf("the output contains a token: %s%s", out, errs)
 			}
 		})
 	}

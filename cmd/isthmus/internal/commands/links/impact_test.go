@@ -140,11 +140,11 @@ func TestUnlinkImpact(t *testing.T) {
 				t.Error(err)
 			}
 			if !strings.Contains(out.String(), x.want) {
-				t.Errorf("no %q in\n%s", x.want, out)
+				t.Errorf("%q is missing in\n%s", x.want, out)
 			}
 			_, err = api.CoreV1().Secrets("linkerd").Get(t.Context(), link.Name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) != x.deleted {
-				t.Errorf("the Secret: %v", err)
+				t.Errorf("get of the Secret: %v", err)
 			}
 		})
 	}

@@ -23,7 +23,7 @@ import (
 	"isthmus/clusterstore"
 )
 
-// TestMayBeDone checks that a failed write counts as not done only if the API server itself
+// TestMayBeDone checks that a failed write counts as not executed only if the API server itself
 // rejected the write.
 func TestMayBeDone(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
@@ -49,7 +49,7 @@ func TestMayBeDone(t *testing.T) {
 	}
 }
 
-// TestUnsureWrite checks that a link remembers a write without a response as unsure, but not a
+// TestUnsureWrite checks that a link records a write without a response as unsure, but not a
 // rejected write.
 func TestUnsureWrite(t *testing.T) {
 	for _, failure := range []error{errors.New("EOF"),
@@ -104,7 +104,7 @@ func TestBoundBy(t *testing.T) {
 	other := a.binding.DeepCopy()
 	other.RoleRef.Name = "cluster-admin"
 	if a.boundBy(other) {
-		t.Error("a binding of another role is accepted")
+		t.Error("a binding to another role is accepted")
 	}
 }
 
@@ -124,7 +124,7 @@ func TestTokenBefore(t *testing.T) {
 	var pages []string // the last page is repeated
 	admin := showing(t, func() string {
 		if !left() {
-			t.Error("the token before has ended while the gateway may use it")
+			t.Error("the previous token was deleted while the replica may use it")
 		}
 		return pages[min(int(asked.Add(1)), len(pages))-1]
 	})
@@ -141,12 +141,12 @@ func TestTokenBefore(t *testing.T) {
 	}
 	if err := finish("2s"); err == nil || !strings.Contains(err.Error(), "older tokens stay valid") ||
 		!left() || asked.Load() < 2 {
-		t.Errorf("%v, the token is left: %v, asked %d times", err, left(), asked.Load())
+		t.Errorf("%v, the token exists: %v, %d requests", err, left(), asked.Load())
 	}
 	pages = append(pages, follows)
 	asked.Store(2)
 	if err := finish("1m"); err != nil || left() {
-		t.Errorf("%v, the token is left: %v", err, left())
+		t.Errorf("%v, the token exists: %v", err, left())
 	}
 }
 
@@ -188,14 +188,14 @@ func TestTakenBack(t *testing.T) {
 			_, gone := east.CoreV1().Secrets(defaultAccount.Namespace).Get(t.Context(), "s-new", metav1.GetOptions{})
 			if _, err := east.CoreV1().Secrets(defaultAccount.Namespace).Get(t.Context(), "s-old",
 				metav1.GetOptions{}); err != nil || (gone != nil) != back {
-				t.Errorf("the token before: %v; the new one: %v", err, gone)
+				t.Errorf("previous token: %v; new token: %v", err, gone)
 			}
 		})
 	}
 }
 
-// TestTryWithoutTime checks the case that the time runs out while the credentials are tested. The
-// new token is then deleted, and the error does not say that it stays.
+// TestTryWithoutTime checks a timeout while the credentials are tested. The new token is then
+// deleted, and the error does not say that the token stays.
 func TestTryWithoutTime(t *testing.T) {
 	hang := make(chan bool)
 	defer close(hang)
@@ -213,6 +213,6 @@ func TestTryWithoutTime(t *testing.T) {
 	if code != 1 || !strings.Contains(errs, "did not respond in time (--timeout)") ||
 		strings.Contains(errs, "stays") ||
 		!slices.Contains(east.requests(), "DELETE "+tokens+"/isthmus-remote-access-token-new") {
-		t.Errorf("exit code %d after %v, %s, asked %v", code, time.Since(began), errs, east.requests())
+		t.Errorf("exit code %d after %v, %s, requests %v", code, time.Since(began), errs, east.requests())
 	}
 }

@@ -45,7 +45,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// buffer is a buffer that a command's steps and their reader can use concurrently.
+// buffer is a buffer that several goroutines may use.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -87,8 +87,8 @@ func serving(t *testing.T, handle http.HandlerFunc) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// newOptions returns the options of "isthmus link east" with these flags, and a context with their
-// timeout.
+// newOptions returns the options of "isthmus link east" with the given flags, and a context with
+// their timeout.
 func newOptions(t *testing.T, flags ...string) (*linkOptions, context.Context) {
 	t.Helper()
 	o := &linkOptions{name: "east"}
@@ -139,7 +139,7 @@ func TestForeignRights(t *testing.T) {
 	other.Labels, other.Rules = nil, other.Rules[:1]
 	c, _ = newFake("east", other)
 	if a.ensure(t.Context(), w, c) == nil {
-		t.Error("a role of others with other rules is used")
+		t.Error("a role of somebody else with other rules is used")
 	}
 	other.Labels = a.role.Labels
 	c, api := newFake("east", other)
@@ -191,7 +191,7 @@ func TestRoleKeepsRules(t *testing.T) {
 		}
 		before := len(test.rules)
 		if len(now.Rules) != before+test.adds || !equality.Semantic.DeepEqual(now.Rules[:before], test.rules) {
-			t.Errorf("%s: %d rules, and %d before", title, len(now.Rules), before)
+			t.Errorf("%s: %d rules, before %d", title, len(now.Rules), before)
 		}
 	}
 }
