@@ -177,7 +177,7 @@ func TestCopyUnusable(t *testing.T) {
 }
 
 // TestCopyInterrupted kills the leader after it has stored one of the three ConfigMaps of a copy.
-// Replicas that start then must not serve any part of this copy. The other replica must write a
+// Replicas that start then must not serve a part of this copy. The other replica must write a
 // complete copy and delete the incomplete one. Replicas that start later must serve the complete
 // copy and must not write again.
 func TestCopyInterrupted(t *testing.T) {
@@ -207,7 +207,14 @@ func TestCopyInterrupted(t *testing.T) {
 	must(t, l.replicas[2].Halt())
 
 	l.lose(t)
-	<-held
+	await(t, "the second ConfigMap is held back", func() error {
+		select {
+		case <-held:
+			return nil
+		default:
+			return fmt.Errorf("%d ConfigMaps have been written", writes.Load())
+		}
+	})
 	incomplete := l.copies(t)
 	if names := slices.Concat(slices.Collect(maps.Values(incomplete))...); len(names) != 1 {
 		t.Fatalf("ConfigMaps %v are stored, want one", names)
@@ -219,8 +226,12 @@ func TestCopyInterrupted(t *testing.T) {
 	starting := []int{leader, 2}
 	l.restartAtOnce(t, starting...)
 	for _, i := range starting {
-		if got := l.firstAddrs(t, i); len(got) > 0 {
-			t.Errorf("replica %d serves %v although no copy is complete", i, got)
+		got := l.firstAddrs(t, i)
+		if slices.Equal(got, l.first) { // the machine is so slow that the copy is complete by now
+			continue
+		}
+		if len(got) > 0 {
+			t.Errorf("replica %d serves %v, want all or none of %v", i, got, l.first)
 		}
 		if log := l.replicas[i].Log(200); !strings.Contains(log, "it is being written") {
 			t.Errorf("replica %d does not log that a copy is incomplete:\n%s", i, log)

@@ -356,17 +356,17 @@ func (l *lostEast) leader(t *testing.T) (replica int) {
 func (l *lostEast) awaitNotCopied(t *testing.T, reason string) (cluster string) {
 	t.Helper()
 	addr := l.replicas[0].MetricsAddr()
-	await(t, "one cluster is not copied: "+reason, func() error {
+	must(t, harness.Poll(t.Context(), 3*time.Minute, time.Second, func() error {
 		page, err := harness.ReadClusters(t.Context(), addr)
 		if err != nil {
 			return err
 		}
 		if page.Copies == nil || len(page.Copies.Missing) != 1 || page.Copies.Missing[0].Reason != reason {
-			return fmt.Errorf("the replica shows %+v", page.Copies)
+			return fmt.Errorf("the replica shows %+v, want one missing copy: %s", page.Copies, reason)
 		}
 		cluster = page.Copies.Missing[0].Cluster
 		return nil
-	})
+	}))
 	samples, err := harness.ReadMetrics(t.Context(), addr)
 	must(t, err)
 	if n, _ := harness.SumSamples(samples, regexp.MustCompile("^isthmus_cluster_copies_missing$")); n != 1 {
