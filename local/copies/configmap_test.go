@@ -115,7 +115,8 @@ func TestForgedHeads(t *testing.T) {
 		add(fmt.Sprint(i), text)
 	}
 	for i := range 10 * maxParts {
-		add(fmt.Sprint("same-", i), fmt.Sprintf(`{"cluster":"east","server":"0%s","parts":1}`, strings.Repeat("x", 100)))
+		text := fmt.Sprintf(`{"cluster":"east","server":"0%s","parts":1}`, strings.Repeat("x", 100))
+		add(fmt.Sprint("same-", i), text)
 	}
 	if len(all) != maxGenerations {
 		t.Errorf("%d generations, want %d", len(all), maxGenerations)
