@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// audience holds the sets that a port publishes to clients of the whole service, or to clients of
-// one instance. The keys are the names of the clients' nodes.
+// audience holds the sets of endpoints that a port publishes to clients of the whole service, or to
+// clients of one instance. The keys are the names of the clients' nodes.
 type audience map[string][]*published
 
 func (a audience) find(c Client) *published {
@@ -82,7 +82,8 @@ func (to *published) publish(set Set, st *steering) {
 func (to *published) publishSteering(st *steering) {
 	var old *steering
 	if c := to.steering.p.Load(); c != nil {
-		// Calling Get would allocate a channel for each set, even if Set.Tiers is never called.
+		// Calling Latest.Get would allocate a channel for each set, even if Set.Tiers is never
+		// called.
 		old = c.value
 	}
 	if !old.alike(st) {

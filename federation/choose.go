@@ -67,8 +67,8 @@ type gatewaySlice struct {
 	cluster ClusterName
 }
 
-// tally holds the endpoints that clients with one instance, node and zone can use, and the number
-// of endpoints per tier.
+// tally holds the endpoints that clients with the same instance, node and zone can use. A tally
+// also holds the number of endpoints in each tier.
 type tally struct {
 	zone   string // the clients' zone, if zone is a term of the preference
 	counts tierCounts
@@ -197,9 +197,9 @@ type choice struct {
 	node string // empty unless endpoints are hinted to the node
 }
 
-// get returns the endpoints that the client receives. The u argument says how much of each tier is
-// in use. Hints choose only among local endpoints that are in use. Hints are ignored if traffic
-// must stay on the client's node, or if the preference contains the term ClientZone.
+// get returns the endpoints that the client receives. The argument u says how much of each tier is
+// in use. Hints affect only local endpoints that are in use. Hints are ignored if traffic must stay
+// on the client's node, or if the preference contains the term ClientZone.
 func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	by := choice{use: u, zone: c.Zone}
 	onNode := x.byHintedNode(t, u)[c.Node]
@@ -247,8 +247,8 @@ func (t *tally) inUse(u use) []*Endpoint {
 	return list
 }
 
-// byHintedNode maps each node in the hints to the endpoints in use with this hint, or returns nil
-// if node hints are ignored.
+// byHintedNode groups the endpoints in use by the nodes in their hints. If node hints are ignored,
+// the result is nil.
 func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	if x.ignoresHints() {
 		return nil
@@ -294,8 +294,8 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	return x.byNode
 }
 
-// hintedNodes maps each node in the hints to the endpoints with this hint, or returns nil if node
-// hints are ignored.
+// hintedNodes groups endpoints by the nodes in their hints. If node hints are ignored, the result
+// is nil.
 //
 // As in kube-proxy, node hints are ignored unless every endpoint has one. If any endpoint is
 // remote, node hints are ignored. With node hints, a client would receive all remote endpoints, but

@@ -52,7 +52,7 @@ func memberIn(list []contribution, m Member) *contribution {
 	return nil
 }
 
-// updateCount counts changes to a member's offers for one port, over all watched services that
+// updateCount counts changes to a member's offers for one port, across all watched services that
 // include the member.
 type updateCount struct {
 	key  updateKey // fixed
@@ -60,8 +60,8 @@ type updateCount struct {
 	uses int // number of ports of watched services that use the count; guarded by Table.mu
 }
 
-// updateKey identifies an updateCount. All undeclared ports of a member share one count, with port
-// 0.
+// updateKey identifies an updateCount. All undeclared ports of a member share one count, whose key
+// contains port 0.
 type updateKey struct {
 	Member
 	port uint16
@@ -79,9 +79,9 @@ func (s *screening) replace(raw offer) {
 	s.screen(raw, func(i int, _ *Slice) bool { return i >= before && i < len(raw)-after })
 }
 
-// screen stores an offer, and determines which part of the offer is allowed. The changed function
-// reports whether a slice must be screened again. For all other slices, screen reuses the previous
-// result.
+// screen stores an offer, and determines which part of the offer is allowed. If the given function
+// returns true for a slice, the slice is screened again. If the function returns false, screen
+// reuses the slice's previous result.
 func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	s.raw = raw
 	s.allowed = raw
@@ -177,8 +177,9 @@ func (b bounds) screen(s *Slice) *screened {
 	return b.screenUnready(s, out)
 }
 
-// screenUnready adds the allowed unready addresses to out, and creates out if necessary. The owners
-// of unready addresses do not matter, because these addresses are only counted.
+// screenUnready stores the allowed unready addresses in the given result. If there is no result
+// yet, but unready addresses are refused, screenUnready creates the result. The owners of unready
+// addresses do not matter, because these addresses are only counted.
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {

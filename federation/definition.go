@@ -133,8 +133,8 @@ func (p *Preference) firstTiers(n int) string {
 	return strings.Join(words, ", ")
 }
 
-// tierName returns the tier at index i in annotation syntax. The index after the last tier stands
-// for clusters of last resort.
+// tierName returns the tier at index i in annotation syntax. The index after the last tier refers
+// to clusters of last resort.
 func (p *Preference) tierName(i int) string {
 	switch {
 	case i >= max(len(p.Tiers), 1):
@@ -217,8 +217,8 @@ var TermWords = [...]string{
 }
 
 // MinReady is the number of ready endpoints that clients require, or a percentage of all endpoints,
-// ready or not. At least one endpoint must be ready even if the percentage is smaller. The zero
-// value is equivalent to one endpoint.
+// ready or not. At least one endpoint must be ready, even if the percentage amounts to less than
+// one endpoint. The zero value is equivalent to one endpoint.
 type MinReady struct {
 	Count   int // zero means 1
 	Percent int // from 1 to 100; zero means that Count is used
@@ -232,7 +232,7 @@ func (m MinReady) String() string {
 	return strconv.Itoa(max(m.Count, 1))
 }
 
-// suffice reports whether enough endpoints are ready. The second argument is the number of all
+// suffice reports whether enough endpoints are ready. The second argument is the total number of
 // endpoints, ready or not.
 func (m MinReady) suffice(ready, known int) bool {
 	if m.Percent > 0 {

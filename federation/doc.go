@@ -28,9 +28,9 @@
 //   - The published sets depend only on the newest definitions, the newest links, and the state of
 //     the sources when the table reads them. Neither the order of calls nor their repetition
 //     affects the sets.
-//   - With a [Preference], and while a cordon takes effect, the sets also depend on the times of
-//     changes. Two tables publish the same sets if they receive the same inputs and watches at the
-//     same times.
+//   - With a [Preference], or during a gradual cordon, the sets also depend on the times at which
+//     changes occur. Two tables publish the same sets if they receive the same inputs and watches
+//     at the same times.
 //   - Published values are never modified, so callers may share them. Unchanged endpoints keep
 //     their pointers in the next set.
 //   - A set without endpoints contains a [Reason]. The reason distinguishes an empty service from
@@ -65,9 +65,9 @@
 //   - If a service has a Preference, clients receive only the first tiers, up to the one that
 //     provides enough ready endpoints. When more tiers become necessary, the table adds their
 //     endpoints in the same step.
-//   - Tiers that are no longer necessary stay in use for ReturnAfter, and are then removed in parts
-//     over ReturnOver. Clients with a Key that was not watched before start with only the tiers
-//     that they need.
+//   - Tiers that are no longer necessary stay in use for ReturnAfter, and are then removed
+//     gradually over ReturnOver. If a Key was not watched before, its clients start with only the
+//     tiers that they need.
 //   - Sets never contain endpoints that are outside all tiers or in withdrawn clusters. Clusters of
 //     last resort form an additional tier, which is used only while no other endpoint is ready.
 //   - If two clusters offer the same address, a cluster in service wins over a cluster of last

@@ -40,7 +40,7 @@ type ExplainedAddress struct {
 	Tier     string    // its tier for these clients; empty if they are not steered, or if it is outside all tiers
 }
 
-// inquiry holds a copy of the state that determines a key's set, and the explanation of that set.
+// inquiry holds the explanation of a key's set, and a copy of the state that determines this set.
 type inquiry struct {
 	Question
 	ipv6    bool
@@ -133,7 +133,7 @@ func (x *inquiry) member(ctx context.Context, i int) {
 	slices.Sort(x.result.Members[i].Ports)
 }
 
-// judge returns the verdict on an endpoint in a share. The allowed argument is the endpoint's slice
+// judge returns the verdict on an endpoint in a share. The first argument is the endpoint's slice
 // without the refused addresses.
 func (x *inquiry) judge(allowed *Slice, a *ExplainedAddress) Verdict {
 	c := &x.port.members[a.Member]
@@ -276,8 +276,8 @@ func (x *inquiry) list() {
 type Verdict uint8
 
 const (
-	// Served means that clients receive the address. In the results of an Explainer, Served only
-	// means that the address is in the Share.
+	// Served means that clients receive the address. In the results of an Explainer, Served means
+	// only that the address is in the Share.
 	Served Verdict = iota
 
 	// The following verdicts exclude an address from a Share.
@@ -286,7 +286,7 @@ const (
 	// ExternalName.
 	NoSuchService
 	// NoSuchPort means that the slice does not contain the TCP port, or that the Service behind a
-	// Linkerd gateway does not declare it.
+	// Linkerd gateway does not declare the port.
 	NoSuchPort
 	Terminating
 	NotReady
@@ -308,8 +308,8 @@ const (
 	// GatewayDead means that the address belongs to an unresponsive Linkerd gateway, while another
 	// gateway of the cluster responds.
 	GatewayDead
-	// NothingBehind means that the address belongs to a Linkerd gateway, but the Service has no
-	// ready endpoint behind it.
+	// NothingBehind means that the address belongs to a Linkerd gateway, but that the Service has
+	// no ready endpoint behind this gateway.
 	NothingBehind
 
 	// The following verdicts exclude an address from all sets.
@@ -317,7 +317,8 @@ const (
 	// PortUndeclared means that the service is strict, but the member's Service does not declare
 	// the TCP port.
 	PortUndeclared
-	// Unread means that the table has not read a recent change to the address in its cluster yet.
+	// Unread means that the address has changed in its cluster, but that the table has not read the
+	// change yet.
 	Unread
 	// OutsideRanges means that the cluster's link does not allow the address.
 	OutsideRanges
@@ -339,8 +340,8 @@ const (
 	OtherNode
 	// Unpreferred means that the address is outside all tiers of the service's preference.
 	Unpreferred
-	// TierNotUsed means that clients do not use the address's tier, or have already dropped this
-	// part of the tier.
+	// TierNotUsed means that clients do not use the address's tier, or have already dropped the
+	// address's part of this tier.
 	TierNotUsed
 	// HintedToOtherNodes means that the endpoint has only hints for other nodes, while another
 	// endpoint has a hint for the client's node.

@@ -122,8 +122,8 @@ func trials(s *watchedService, of []Member) (list []*trial) {
 	return list
 }
 
-// trial holds a copy of a port and the current endpoints of the port's clients, except those of a
-// single instance.
+// trial holds a copy of a port, and the current endpoints of all the port's clients except clients
+// of a single instance.
 type trial struct {
 	port
 	clients map[Client][]*Endpoint

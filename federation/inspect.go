@@ -48,7 +48,7 @@ type WatchedMember struct {
 	Ports     []uint16   // only in an Explanation: a few of the ports of its addresses, sorted
 }
 
-// Conflict describes an address that a member offers, but another member wins.
+// Conflict describes an address that one member offers, but that another member wins.
 type Conflict struct {
 	Addr   netip.AddrPort
 	Winner Member
@@ -119,8 +119,8 @@ func countYields(p *port, members []WatchedMember) {
 	}
 }
 
-// SteeredService describes a watched service that has a preference, or a member in a cluster that
-// is out of service.
+// SteeredService describes a watched service that has either a preference or a member in a cluster
+// that is out of service.
 type SteeredService struct {
 	Service           ServiceID
 	Preference        *Preference     // never nil

@@ -123,8 +123,8 @@ func (l tableLink) replace(by Link, now func() time.Time) tableLink {
 	return next
 }
 
-// takesOut reports whether any endpoint of the cluster is out of service, or a gradual change is in
-// progress.
+// takesOut reports whether any endpoint of the cluster is out of service, or whether a gradual
+// change is in progress.
 func (l tableLink) takesOut() bool { return l.Lost != InService || l.cordon != spread{} }
 
 // standings returns the standing of each part of the cluster, and the time of the next gradual
@@ -159,8 +159,8 @@ type spread struct {
 	step  time.Duration // time between two parts; zero if the change is complete
 }
 
-// changeTo returns a spread that begins now. If some parts already have the new standing, the
-// change is complete sooner.
+// changeTo returns a spread whose gradual change to the new standing begins now. If some parts
+// already have the new standing, the change is complete sooner.
 func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread {
 	from, _ := s.at(now)
 	if from == uniform(to) {

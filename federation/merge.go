@@ -45,7 +45,7 @@ func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 
 // contested contains every address that more than one slice offers, even if all these slices belong
 // to the same member. Addresses that were contested earlier may remain in the map. The winner of an
-// address that is not in the map is known without a search through all offers.
+// address outside the map can be determined without searching all offers.
 type contested map[netip.AddrPort]struct{}
 
 // merge merges all offers from scratch. The result is sorted by address, and contains one endpoint
@@ -75,8 +75,8 @@ func merge(offers offers) ([]*Endpoint, contested) {
 }
 
 // remerge returns the same endpoints as merge(offers), but reuses the result of an earlier merge.
-// Since the earlier merge, only the offer at index i has changed, and the old argument is its
-// previous value. Unchanged endpoints keep their pointers. If no endpoint has changed, remerge
+// Since the earlier merge, only the offer at index i has changed. The argument old is the previous
+// offer at this index. Unchanged endpoints keep their pointers. If no endpoint has changed, remerge
 // returns the merged list unchanged. The map c of contested addresses may be modified.
 //
 // Apart from copying one list of pointers, the cost of remerge depends only on the size of the
@@ -105,9 +105,9 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 	}), c
 }
 
-// keepPointers replaces endpoints in list with equal endpoints from the old list. If both lists
-// contain the same pointers afterwards, the result is the old list. The given list is modified and
-// must not be shared.
+// keepPointers replaces endpoints in the new list with equal endpoints from the old list. If both
+// lists contain the same pointers afterwards, the result is the old list. The new list is modified
+// and must not be shared.
 func keepPointers(old, list []*Endpoint) []*Endpoint {
 	j := 0
 	same := len(old) == len(list)
@@ -219,11 +219,12 @@ func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	return won, false
 }
 
-// patch returns a copy of list with new endpoints at the given addresses. The addresses must be
-// sorted and must not contain duplicates. If no endpoint changes, patch returns the given list.
+// patch returns a copy of the given list with new endpoints at the given addresses. The addresses
+// must be sorted and must not contain duplicates. If no endpoint changes, patch returns the given
+// list.
 //
 // The pick function returns the new endpoint at an address, or nil to remove the endpoint. The
-// second argument of the pick function reports whether list contains the address.
+// second argument of the pick function reports whether the list contains the address.
 func patch(list []*Endpoint, addrs []touched, pick func(t touched, was bool) *Endpoint) []*Endpoint {
 	var out []*Endpoint // the result for all endpoints of list before index from
 	from := 0

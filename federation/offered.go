@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// offeredAddrs records the addresses that linked clusters offer, and for which watched services
-// each address is offered. After a change to the owner of an address, only the services for which
-// this address is offered must be updated.
+// offeredAddrs records which addresses linked clusters offer for which watched services. After a
+// change to the owner of an address, only the services for which this address is offered must be
+// updated.
 type offeredAddrs struct {
 	mu sync.Mutex // a leaf in the lock order
 	v4 addrUses[[4]byte]
@@ -20,8 +20,8 @@ func newOfferedAddrs() offeredAddrs {
 	return offeredAddrs{v4: newAddrUses[[4]byte](), v6: newAddrUses[[16]byte]()}
 }
 
-// services returns the keys in Table.numbered of the services for which linked clusters offer the
-// address. The order is unspecified.
+// services returns the numbers of the services for which linked clusters offer the address. Each
+// number is a key in Table.numbered. The order is unspecified.
 func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

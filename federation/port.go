@@ -39,8 +39,8 @@ type summary struct {
 	cluster                              ClusterName // the Cluster of sets without endpoints
 }
 
-// origin identifies the change that causes sets to be published. For changes that do not belong to
-// a single cluster, such as a new definition or link, origin is zero.
+// origin identifies the change that causes new sets of endpoints to be published. A change to
+// anything other than a member's Service, such as a definition or a link, has the zero origin.
 type origin struct {
 	cluster ClusterName
 	at      time.Time
@@ -256,7 +256,7 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoin
 }
 
 // update stores the merged list and the summary, and publishes the changes to affected clients. If
-// the all argument is true or the summary has changed, update publishes to all clients.
+// the argument all is true, or if the summary has changed, update publishes to all clients.
 func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	s := p.service
 	sum := summarize(d, p.members, p.steering)
@@ -320,7 +320,7 @@ func summarize(d *Definition, members []contribution, st *steering) summary {
 	return sum
 }
 
-// undeclared reports whether at least one member serves, and no member declares the port. While a
+// undeclared reports whether at least one member serves but no member declares the port. While a
 // member is pending, undeclared returns false.
 func undeclared(members []contribution) bool {
 	serving := false
@@ -416,8 +416,8 @@ func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 	return u
 }
 
-// newSet returns a set of the chosen endpoints. The hinted argument maps each node in the hints to
-// the endpoints in use with this hint.
+// newSet returns a set of the chosen endpoints. The third argument contains the endpoints in use,
+// grouped by the nodes in their hints.
 func (p *port) newSet(to *published, chosen []*Endpoint, hinted map[string][]*Endpoint, why origin) Set {
 	set := Set{
 		Version:    1,
@@ -512,8 +512,8 @@ func (p *port) remove(to *published) {
 	}
 }
 
-// removeUnwatched removes the kinds of clients that have no watches because watchedService.add
-// panicked.
+// removeUnwatched removes the kinds of clients that were left without watches when
+// watchedService.add panicked.
 func (p *port) removeUnwatched() {
 	for _, to := range p.all() {
 		if to.refs == 0 {

@@ -94,7 +94,7 @@ func (s *watchedService) finish() {
 	s.reportTiers()
 }
 
-// locked calls f while holding s.mu. If f panics, locked marks the service as broken, but does not
+// locked holds s.mu while it calls f. If f panics, locked marks the service as broken, but does not
 // recover.
 func (s *watchedService) locked(f func()) {
 	s.mu.Lock()
@@ -199,7 +199,7 @@ func (s *watchedService) add(k Key) *published {
 
 // undeclaredPorts returns the number of watched ports that no member is known to declare. The
 // number includes ports that only a pending cluster may declare, because the cluster may turn out
-// not to declare these ports. Pending clusters matter only for new links, because a starting
+// not to declare these ports. Only a newly linked cluster can be pending here, because a starting
 // replica does not serve proxies while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
@@ -211,7 +211,7 @@ func (s *watchedService) undeclaredPorts() (n int) {
 }
 
 // unwatch ends one watch of the key, and reports whether finishUnwatch must be called. If the
-// service is broken, the restore method cleans up instead of unwatch.
+// service is broken, unwatch leaves the cleanup to the restore method.
 func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +263,8 @@ func (s *watchedService) noteTiers(to *published) {
 	}
 }
 
-// reportTiers reports changes to the tiers in use. No change is reported when a client with
-// different tiers appears or disappears.
+// reportTiers reports changes to the tiers in use. If a client with different tiers appears or
+// disappears, reportTiers does not report a change.
 func (s *watchedService) reportTiers() {
 	if !s.tierChanges.changed {
 		return
@@ -297,9 +297,9 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// worst returns two maps whose keys are zones. In the first map, the value is the client in the
-// zone that currently uses the most tiers. In the second map, the value is the largest number of
-// tiers that clients in the zone used at the last report.
+// worst returns two maps whose keys are zones. The first map contains, for each zone, the client
+// that currently uses the most tiers. The second map contains, for each zone, the largest number of
+// tiers that clients used at the last report.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)
@@ -326,8 +326,8 @@ type tierUser struct {
 }
 
 // worse orders clients by the number of tiers they use. Among clients with the same number of
-// tiers, the one whose tiers changed last is worse, because its change explains the report.
-// Comparing ports and nodes only makes the order deterministic.
+// tiers, the one whose tiers changed last is worse, because its change explains the report. Ports
+// and nodes are compared only to make the order deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),
@@ -351,7 +351,7 @@ type TierChange struct {
 // Tiers returns the tiers currently in use, in annotation syntax.
 func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
 
-// copies returns copies of the service's ports, which reuse the memory of the given list.
+// copies returns copies of the service's ports. The copies reuse the memory of the given list.
 func (s *watchedService) copies(list []port) []port {
 	s.mu.Lock()
 	defer s.mu.Unlock()

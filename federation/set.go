@@ -136,7 +136,7 @@ func (s *Set) equal(o *Set) bool {
 		same(s.Endpoints, o.Endpoints)
 }
 
-// Diff returns the endpoints that are new or changed between two sets, and the addresses of the
+// Diff returns the endpoints that are new or changed in the second set, and the addresses of the
 // removed endpoints. Both results are sorted by address. A nil set counts as empty. Diff does not
 // compare the fields Exists and Reason.
 func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
@@ -203,7 +203,8 @@ type Watch[T any] struct {
 	close  func()
 }
 
-// NewWatch returns a watch on the given Latest. The first call to Close calls the closed function.
+// NewWatch returns a watch on the given Latest. The first call to Close also calls the given
+// function.
 func NewWatch[T any](latest *Latest[T], closed func()) *Watch[T] {
 	return &Watch[T]{latest: latest, close: closed}
 }

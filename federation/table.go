@@ -25,9 +25,10 @@ type Options struct {
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
 	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers.
 	ReportTiers func(TierChange)
-	// Supervise runs the update function, which updates a watched service, and must recover if
-	// update panics. After a panic, Supervise must pause and then call the again function, which
-	// calls Supervise once more. Until the update succeeds, clients keep their previous endpoints.
+	// Supervise calls its third argument, which updates a watched service, and must recover from a
+	// panic in this call. After a panic, Supervise must pause and then call its last argument,
+	// which calls Supervise once more. Until the update succeeds, clients keep their previous
+	// endpoints.
 	//
 	// The second argument of Supervise identifies the watched service until its last watch is
 	// closed.
@@ -44,7 +45,7 @@ type Table struct {
 	opts Options // fixed
 
 	// mu is a leaf in the lock order, and may be acquired while a watched service's lock is held.
-	// While mu is held, no source is read.
+	// Sources must not be read while mu is held.
 	mu          sync.Mutex
 	definitions chunkMap[ServiceID, *Definition]
 	links       map[ClusterName]tableLink
@@ -406,7 +407,8 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	})
 }
 
-// acquire adds a reference to the watched service with the given ID, which is created if necessary.
+// acquire adds a reference to the watched service with the given ID. If no such watched service
+// exists, acquire creates it.
 func (t *Table) acquire(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -489,8 +491,8 @@ func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 // service with a member in the cluster. With the standing InService, Impact predicts the effect of
 // removing a cordon. The list is sorted by service and port.
 //
-// Impact chooses endpoints in the same way as for clients, and takes about as long as the change
-// itself. If ctx ends first, Impact returns an error.
+// Impact chooses endpoints the way the table chooses them for clients, and takes about as long as
+// the change itself. If ctx ends first, Impact returns an error.
 func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]ServiceImpact, error) {
 	services := make(map[ServiceID]bool)
 	for id, d := range t.definitions.inChunks(&t.mu) {

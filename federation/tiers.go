@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// steering determines which endpoints of a port clients receive. A steering combines the tiers of
-// the service's preference with the members' clusters and the standings of these clusters. The last
-// tier is followed by an additional tier for clusters of last resort.
+// steering determines which endpoints the clients of a port receive. A steering combines the tiers
+// of the service's preference with the members' clusters and the standings of these clusters. The
+// last tier is followed by an additional tier for clusters of last resort.
 //
 // If clients receive all endpoints of a port, the port has no steering. A steering is immutable.
 type steering struct {
@@ -25,8 +25,8 @@ type placement struct {
 	tier     int // first tier that includes the whole cluster, or unnamed()
 	standing Standing
 	lost     bool // whether the cluster is withdrawn only because its API cannot be watched
-	// While the parts of the cluster have different standings, spread contains their standings, and
-	// the standing field contains the lowest of them.
+	// While the parts of the cluster have different standings, the field spread contains all these
+	// standings, and the field standing contains the lowest of them.
 	spread *standings
 	// If partlyLastResort is true, the cluster is changing gradually to or from last resort. During
 	// a gradual change, clients still use the parts of last resort, because the parts in service

@@ -11,8 +11,8 @@ import (
 type tierUsage struct {
 	steering *steering // used for the last decision
 	inUse    int       // number of leading tiers in use; one more than all tiers includes last resort
-	// The reported field is the value of inUse at the last report, or the first value of inUse
-	// before the first report.
+	// The field reported contains the value that inUse had at the last report, or the first value
+	// of inUse if there has not been a report yet.
 	reported int
 	// If n > 0, sufficed[n] is the start of the uninterrupted period in which the first n tiers
 	// have sufficed. If the first n tiers do not suffice now, sufficed[n] is zero. The last element
@@ -116,8 +116,8 @@ func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	return v.use
 }
 
-// withoutLeft returns how many of the first inUse tiers remain in use after all parts of unneeded
-// tiers have been dropped.
+// withoutLeft returns how many tiers remain in use. The last tier is no longer in use once all its
+// parts have been dropped.
 func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 	for inUse > 1 && v.left(v.steering, inUse-1, now) == parts {
 		inUse--
@@ -189,8 +189,9 @@ func (v *tierUsage) useAt(st *steering, now time.Time) use {
 	return use(list)
 }
 
-// left returns how many parts of a tier have been dropped. The first part is dropped when the tier
-// has not been needed for ReturnAfter. The other parts are dropped one at a time over ReturnOver.
+// left returns how many parts of a tier have been dropped. The first part is dropped once
+// ReturnAfter has passed since the tier was last needed. The other parts are dropped one at a time
+// over ReturnOver.
 func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	since := v.unneededSince(st, place)
 	if since.IsZero() {

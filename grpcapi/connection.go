@@ -23,7 +23,8 @@ import (
 // buffered. Buffered data is discarded only when the connection is closed.
 //
 // The following limits restrict the size of buffered responses. The number of buffered responses is
-// limited by Options.ConcurrentStreams, because a call counts until its end has been written.
+// limited by Options.ConcurrentStreams, because each call counts toward the limit until its status
+// has been written.
 
 // maxStalled is the number of stalled streams at which a connection is closed. Each stalled stream
 // can leave up to 64 KiB of buffered data behind.
@@ -93,7 +94,8 @@ func connectionOf(ctx context.Context) *clientConnection {
 	return conn
 }
 
-// client returns the IP address of the client, or an invalid address if it is unknown.
+// client returns the IP address of the client. If the address is unknown, the result is an invalid
+// address.
 func (c *clientConnection) client() netip.Addr {
 	if c == nil {
 		return netip.Addr{}
@@ -120,8 +122,8 @@ func (c *clientConnection) close(reason string) {
 }
 
 // endOfAge returns the time at which a stream should end because its connection is reaching the
-// maximum age. The time is random, so that streams do not all end at once. If the connection's age
-// does not end the stream, the result is zero.
+// maximum age. The time is random, so that streams do not all end at once. If the connection is
+// unknown or has no maximum age, the result is zero.
 func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 	if c == nil || maximum <= 0 {
 		return time.Time{}

@@ -43,8 +43,8 @@
 //   - An invalid ServiceProfile does not remove routes. A proxy keeps the last routes that it
 //     received for the service, even if the service is deleted and created again. Proxies without
 //     routes for the service receive the default profile.
-//   - While several objects claim the same address, open streams do not send updates, and new calls
-//     end with Unavailable.
+//   - While several objects claim the same address, open streams for this address do not send
+//     updates, and new calls end with Unavailable.
 //
 // Resource limits:
 //

@@ -196,9 +196,9 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 
 func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.now() - st.emptySince) }
 
-// step returns the messages that describe the change between two sets, and stores the second set as
-// the last one sent. A nil first set means that the proxy has not received a set yet. If the all
-// argument is true, every endpoint is sent.
+// step returns the messages that take a proxy from the first set to the second, and stores the
+// second set as the last one sent. A nil first set means that the proxy has not received a set yet.
+// If the argument all is true, every endpoint is sent.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	st.sent = to
 	st.sentZone = st.view.key.Client.Zone

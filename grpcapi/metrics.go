@@ -59,7 +59,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 1.5, 2, 3},
 		}),
 		late: newCounter("isthmus_first_frame_timeouts_total",
-			"Number of Get streams that began without some clusters, because these clusters took too long."),
+			"Number of Get streams that began without some clusters, because these clusters took too long to sync."),
 		workloadUpdates: newCounter("workload_updates",
 			"Number of changes to profiles that GetProfile streams receive for endpoints or unknown addresses."),
 		propagation: &propagation{

@@ -66,8 +66,8 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// newest returns the newest variant of the profile for the proxy. The stream's turn ends even if
-// newest panics.
+// newest returns the variant of the newest profile that is encoded for the stream's proxy. The
+// stream's turn ends even if newest panics.
 func (st *profileStream) newest() (v *profileVariant) {
 	defer st.endTurn()
 	v, st.replaced = st.view.variant(st.sentRoutes)
@@ -92,9 +92,9 @@ func (st *profileStream) advance(now *profileVariant) bool {
 	return before == nil || before != now && !before.frames[0].Equal(now.frames[0])
 }
 
-// refusal returns the error for a call whose first profile cannot be served, or nil. An open
-// stream does not end for these reasons: it receives an empty message, or nothing while several
-// objects claim its address.
+// refusal returns the error for a call whose first profile cannot be served, or nil. If a later
+// profile cannot be served, the open stream sends an empty message, or nothing while several
+// objects claim the address.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key
 	switch p.Reason {

@@ -109,8 +109,8 @@ func invalidAuthority(authority string) error {
 // shorter.
 const maxQuoted = 512
 
-// quoted returns the beginning of client input, for use in a status. The result is short, because a
-// gRPC status stays in memory until the client reads it.
+// quoted returns the beginning of a client's input, for use in a status. The result is short,
+// because a gRPC status stays in memory until the client reads it.
 func quoted(s string) string {
 	return text.Truncate(s, maxQuoted)
 }

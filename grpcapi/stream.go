@@ -16,8 +16,9 @@ import (
 
 type sink interface{ SendMsg(m any) error }
 
-// producer produces the messages of one stream. The serve function calls begin and first once, and
-// then calls next repeatedly. All errors contain a gRPC status code, and end the stream.
+// producer produces the messages of one stream. The serve function calls the methods begin and
+// first once each, and then calls the method next repeatedly. All errors contain a gRPC status
+// code, and end the stream.
 type producer interface {
 	common() *stream
 	name() string
@@ -41,7 +42,7 @@ type producer interface {
 // of this package fail.
 type statusWriter interface{ WriteStatus(*status.Status) error }
 
-// Goroutines other than the handler's end streams with the following statuses.
+// A goroutine that ends the stream of another goroutine uses one of the following statuses.
 var (
 	statusDraining = status.New(codes.Unavailable, "the replica is shutting down")
 	statusStalled  = status.New(codes.Unavailable, "the proxy has not read an update for too long")
@@ -130,8 +131,8 @@ func (st *stream) connect(ctx context.Context) {
 	}
 }
 
-// admit returns an error if there is not enough memory for the stream. The first stream of a view
-// charges the view's memory to the client's address until the stream is closed.
+// admit returns an error if there is not enough memory for the stream. Until the first stream of a
+// view is closed, the view's memory is charged to that stream's client address.
 func (st *stream) admit(name string) error {
 	s := st.server
 	st.charge(st.viewCost)
@@ -213,9 +214,9 @@ func (st *stream) markAnswered() {
 	st.guardAge()
 }
 
-// pause waits until Options.Pace has passed since the stream began to send its last message. The
-// time that the proxy takes to read a message counts toward the pause. If the stream ends during
-// the pause, the result is false.
+// pause waits until Options.Pace has passed since the stream began to send its most recent message.
+// The time that the proxy takes to read a message counts toward the pause. If the stream ends
+// during the pause, the result is false.
 func (st *stream) pause() (ok bool) {
 	st.madeAt = st.server.now()
 	wait := st.server.opts.Pace - time.Duration(st.madeAt-st.sentAt.Load())

@@ -86,8 +86,8 @@ type cachedView[K comparable, T any] interface {
 	becomeIdle() int
 }
 
-// viewCache holds the views of one RPC by key. A view that no stream uses is idle. Idle views stay
-// cached for Options.Linger, because proxies usually reopen quiet streams soon after they end.
+// viewCache maps the keys of one RPC to their views. A view that no stream uses is idle. Idle views
+// stay cached for Options.Linger, because proxies usually reopen quiet streams soon after they end.
 //
 // Clients can invent names, namespaces, and the ports of Pods and instances. Views of nonexistent
 // names are not cached. Views for invented namespaces and ports are cached, and can evict other
@@ -294,7 +294,7 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 }
 
 const (
-	// maxSteps is the maximum number of steps to the newest set that each view caches.
+	// maxSteps is the maximum number of lazyFrames that a view caches for its newest set.
 	maxSteps = 8
 	// manyEndpoints is the minimum number of endpoints in a large set.
 	manyEndpoints = 64
@@ -306,8 +306,8 @@ const (
 
 // getView is the view for one federation.Key, and holds the newest set and its encoded messages.
 //
-// The first stream that needs a message encodes it, and all streams send the same bytes. Streams
-// that have skipped the same sets share the messages of the same step.
+// The first stream that needs a message encodes it, and all streams send the same bytes. All
+// streams that last sent the same set share the messages that lead from this set to the newest one.
 type getView struct {
 	viewBase[federation.Key, *federation.Set]
 	enc wire.Encoder
@@ -366,24 +366,25 @@ func (v *getView) becomeIdle() int {
 	return costOfSet(set)
 }
 
-// lazyFrames holds the messages that take a client from one set to the next. The first call to the frames function
-// encodes the messages.
+// lazyFrames holds the messages that take a client from one set to another. The first call to the
+// frames function encodes the messages.
 type lazyFrames struct {
 	from, to *federation.Set // from is nil for a new stream, which receives the whole set
 	all      bool
 	frames   func() []*wire.Frame
 }
 
-// messages returns the messages for the step between two sets (see wire.Encoder.Step). The second
-// set must belong to this view. The first set may belong to any view, or may be nil.
+// messages returns the messages that take a client from the first set to the second (see
+// wire.Encoder.Step). The second set must belong to this view. The first set may belong to any
+// view, or may be nil.
 func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 	return v.lazy(from, to, all).frames()
 }
 
-// messagesAfterHints returns the messages for the step from a set that node hints have chosen. When
-// node hints are no longer used, the streams on all nodes switch from different small sets to the
-// same large set at once. The messages add all endpoints, as for a new stream, so that the streams
-// on all nodes can share them.
+// messagesAfterHints returns the messages for a client whose last set was chosen with node hints.
+// When node hints are no longer used, the streams on all nodes switch from different small sets to
+// the same large set at once. The messages add all endpoints, as for a new stream, so that the
+// streams on all nodes can share the messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
@@ -423,8 +424,8 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 	return f
 }
 
-// keep caches a step, and drops the steps that lead to older sets. If the given step leads to an
-// older set, the result is false. The caller must hold v.mu.
+// keep caches the given lazyFrames, and drops lazyFrames that lead to older sets. If the given
+// lazyFrames leads to an outdated set, the result is false. The caller must hold v.mu.
 func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
 		newest := v.steps[n-1].to
@@ -494,8 +495,8 @@ func (v *profileView) becomeIdle() int {
 	return costOfProfile(p)
 }
 
-// costOfProfile returns the estimated memory used by a view, without the routes, which belong to
-// the ServiceProfile.
+// costOfProfile returns the estimated memory that a view uses. The routes do not count, because
+// they belong to the ServiceProfile.
 func costOfProfile(*federation.Profile) int { return viewBytes }
 
 // variant returns the newest profile, encoded for a proxy that has already received the given

@@ -16,12 +16,12 @@
 //     endpoints.
 //   - If a set needs several messages, the first message is as full as possible, and contains a
 //     fair share of the endpoints from each cluster and zone.
-//   - If the names in a Profile are not longer than Kubernetes allows, its message with a Routing
-//     from Routings is at most 4 MiB.
+//   - If the names in a Profile are not longer than Kubernetes allows, and its Routing comes from a
+//     Routings, the encoded Profile is at most 4 MiB.
 //   - All returned values are immutable. Encoders, Routings and Frames are safe for concurrent use.
 //
 // Encoding a WeightedAddr field by field takes a quarter of the time and a tenth of the memory of
 // the generated code. BenchmarkEncodeFull and BenchmarkEncodeGenerated measure the difference.
-// Tests check that both encodings have the same bytes. Profiles are encoded with the generated
+// Tests check that both encodings produce the same bytes. Profiles are encoded with the generated
 // code, except for the endpoint field.
 package wire

@@ -77,7 +77,7 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 
 // Step encodes the difference between two sets. The messages first add new and changed endpoints,
 // and then remove endpoints. If proxies cannot see the difference, there are no messages. If the
-// all argument is true, Step adds every endpoint of the newer set.
+// argument all is true, Step adds every endpoint of the newer set.
 func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	if len(to.Endpoints) == 0 {
 		if len(from.Endpoints) == 0 && from.Exists == to.Exists {
@@ -113,8 +113,8 @@ func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)
 }
 
-// addSharing encodes endpoints whose shared labels are sent only once per message. If the endpoints
-// need more messages than the limit allows, the result is nil.
+// addSharing encodes endpoints, but encodes the labels that all of them share only once per
+// message. If the endpoints need more messages than the limit allows, the result is nil.
 func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, limit int) []*Frame {
 	var head []byte
 	for _, l := range shared {
@@ -245,8 +245,8 @@ func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 
 func (e *Encoder) sameZone(ep *federation.Endpoint) bool { return e.zone != "" && zone(ep) == e.zone }
 
-// zone returns the zone that is sent for an endpoint. As in Linkerd, addresses without a Pod or
-// Workload have no zone.
+// zone returns the zone to send for an endpoint. As in Linkerd, addresses without a Pod or Workload
+// have no zone.
 func zone(ep *federation.Endpoint) string {
 	if ep.Kind == federation.Address {
 		return ""
@@ -327,9 +327,9 @@ const targetCluster = "target_cluster"
 
 func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
-// ofAddress reports whether a label must be sent with the address instead of being shared. Among
-// the labels of the address, "linkerd diagnostics endpoints" expects the endpoint's name, and
-// proxies expect zone_locality.
+// ofAddress reports whether a label must be sent with the address instead of being shared. The
+// command "linkerd diagnostics endpoints" expects the endpoint's name among the labels of the
+// address, and proxies expect zone_locality there.
 //
 // A label must be in the same place in every message: with the address, or among the shared labels.
 // If the place of a label changed, proxies would treat the endpoint as changed and rebuild it.

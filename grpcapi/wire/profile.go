@@ -59,8 +59,9 @@ type Routings struct {
 }
 
 // NewRoutings returns an empty Routings. If a ServiceProfile might make a profile larger than
-// proxies accept, its routing is replaced with the default routing. When a routing that is too
-// large is first encoded, tooLarge is called with the ServiceProfile and the size of the routing.
+// proxies accept, the default routing replaces the ServiceProfile's routing. When a routing that is
+// too large is first encoded, tooLarge is called with the ServiceProfile and the size of the
+// routing.
 func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routings {
 	b := marshal(routing(&federation.ServiceProfile{}, 0))
 	return &Routings{

@@ -20,7 +20,7 @@ import (
 	"isthmus/federation"
 )
 
-// Until waits up to a minute for ok to return true. Another goroutine must make ok return true.
+// Until waits until the given function returns true, or fails the test after a minute.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -88,7 +88,7 @@ func Shop() *federation.Endpoint {
 	}
 }
 
-// Many returns n endpoints whose names are longer than usual, by labelBytes bytes.
+// Many returns n endpoints whose names are labelBytes bytes longer than usual.
 func Many(n, labelBytes int) []*federation.Endpoint {
 	list := make([]*federation.Endpoint, n)
 	for i := range list {
