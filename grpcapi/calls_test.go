@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// nothing is a stream that takes and gives messages until it breaks.
+// nothing is a stream whose messages are empty. If broken is set, its methods return that error.
 type nothing struct {
 	grpc.ServerStream
 	broken error
@@ -26,7 +26,7 @@ func (s *nothing) Context() context.Context {
 	return grpc.NewContextWithServerTransportStream(context.Background(), &deafTransport{})
 }
 
-// deafTransport is a transport stream whose status nobody reads.
+// deafTransport is a transport stream that ignores its status.
 type deafTransport struct{ grpc.ServerTransportStream }
 
 func (*deafTransport) WriteStatus(*status.Status) error { return nil }
@@ -70,7 +70,7 @@ func TestCalls(t *testing.T) {
 				func(_ any, ss grpc.ServerStream) error {
 					_, _, _ = ss.RecvMsg(nil), ss.SendMsg(nil), ss.SendMsg(nil)
 					under.broken = errors.New("broken")
-					_, _ = ss.RecvMsg(nil), ss.SendMsg(nil) // which are not counted
+					_, _ = ss.RecvMsg(nil), ss.SendMsg(nil) // messages are not counted
 					return x.err
 				},
 			)
@@ -87,9 +87,9 @@ func TestCalls(t *testing.T) {
 			}
 		}
 	}
-	// What has not happened yet is there, as zero.
+	// Series of calls that have not happened exist with the value zero.
 	if n := series(c.handled); n != 4*17 {
-		t.Errorf("%d series of ends", n)
+		t.Errorf("%d series of ended calls", n)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // scrape returns the series whose names begin with one of the prefixes. Each line has the name, the
-// label values, and the value, which is the count for a histogram.
+// label values and the value. The value of a histogram is its count.
 func scrape(t *testing.T, r *prometheus.Registry, prefixes ...string) (lines []string) {
 	t.Helper()
 	families, err := r.Gather()
@@ -41,10 +41,10 @@ func scrape(t *testing.T, r *prometheus.Registry, prefixes ...string) (lines []s
 	return lines
 }
 
-// noOverflow is the scraped series while GetProfile streams of web are open.
+// noOverflow is a series that exists while GetProfile streams of web are open.
 const noOverflow = "profile_updates_queue_overflow fqn=web.shop.svc.cluster.local port=80 0"
 
-// countedWorld is a world whose metrics are checked.
+// countedWorld is a world with a registry for its metrics.
 type countedWorld struct {
 	*world
 	registry *prometheus.Registry
@@ -160,7 +160,7 @@ func TestUpdatesOfTwoServices(t *testing.T) {
 		w.offer("", pods("10.0.0.2:80")...)
 		w.expect(t, "endpoints_updates", series+"2")
 		one.hangUp()
-		time.Sleep(time.Minute) // longer than its view stays warm
+		time.Sleep(time.Minute) // longer than an idle view is cached
 		w.expect(t, "endpoints_updates", series+"2")
 		w.offer("", pods("10.0.0.3:80")...)
 		w.expect(t, "endpoints_updates", series+"3")
@@ -168,19 +168,19 @@ func TestUpdatesOfTwoServices(t *testing.T) {
 	})
 }
 
-// TestProfileUpdatesAreForgotten checks that series without streams are dropped, and that clients
-// can't create any number of series between scrapes.
+// TestProfileUpdatesAreForgotten checks that series without streams are dropped. It also checks
+// that the number of series between scrapes is limited.
 func TestProfileUpdatesAreForgotten(t *testing.T) {
 	var u profileUpdates
 	here, gone := profileSeries{"shop", "web"}, profileSeries{"client", "web"}
 	u.inc(here)
 	u.inc(gone)
 	if now := u.keep(map[profileSeries]bool{here: true}); len(now) != 1 || now[here] != 1 || len(u.by) != 1 {
-		t.Errorf("kept %v of %v", now, u.by)
+		t.Errorf("got series %v of %v", now, u.by)
 	}
 	for i := range 2 * maxProfileUpdates {
 		if u.inc(profileSeries{namespace: fmt.Sprint(i)}); len(u.by) > maxProfileUpdates {
-			t.Fatal("there is no bound")
+			t.Fatal("the number of series is not limited")
 		}
 	}
 }
@@ -213,8 +213,8 @@ func TestMadeUpNodes(t *testing.T) {
 	})
 }
 
-// TestProfileMetrics checks that a stream of a service counts for the ServiceProfiles that may
-// apply, and a stream of an endpoint as a workload's.
+// TestProfileMetrics checks how streams are counted. A stream of a service counts for the
+// ServiceProfiles that may apply. A stream of an endpoint counts as a workload's.
 func TestProfileMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -253,8 +253,8 @@ func TestProfileMetrics(t *testing.T) {
 	})
 }
 
-// TestFirstFrameAndPropagation checks the metrics about the wait for first messages and about the
-// delay of changes. Messages caused by a link or by the client's zone are not changes of a cluster.
+// TestFirstFrameAndPropagation checks the metrics for the wait for first messages and for the delay
+// of changes. Messages caused by a link or by the client's zone are not changes of a cluster.
 func TestFirstFrameAndPropagation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -262,7 +262,7 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 		w.link("north", federation.Pending)
 		late, soon := w.get(webAddr, ""), w.get(webAddr, "n1")
 		time.Sleep(time.Second)
-		w.nodes.move("n1", "c") // while its stream waits: the next change is an update for it all the same
+		w.nodes.move("n1", "c") // moves while its stream waits, but the next change still counts as an update
 		time.Sleep(2 * time.Second)
 		change := func(c federation.ClusterName, addr string) {
 			w.clusters[c].put(
@@ -281,7 +281,7 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 2",
 			"isthmus_propagation_seconds cluster=local 0", "isthmus_propagation_seconds cluster=north 0")
 		change("east", "10.1.0.1:80")
-		w.nodes.move("n1", "b") // to where the change is the newest one too
+		w.nodes.move("n1", "b") // the change is the newest one in that zone too
 		synctest.Wait()
 		w.table.Unlink("north")
 		w.expect(t,
@@ -301,7 +301,7 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 	})
 }
 
-// TestSeriesGo checks that the series of streams end with the streams.
+// TestSeriesGo checks that the series of streams are dropped with the streams.
 func TestSeriesGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -319,13 +319,13 @@ func TestSeriesGo(t *testing.T) {
 				w.getProfile(fmt.Sprintf("10.1.%d.%d:80", i/256, i%256), ""))
 		}
 		if n := size(); n < before+2000 {
-			t.Errorf("%d series while they are open, %d before: too few to prove anything", n, before)
+			t.Errorf("only %d series with open streams, %d before", n, before)
 		}
 		for _, c := range calls {
 			c.hangUp()
 		}
 		if n := size(); n != before {
-			t.Errorf("%d series when they are gone, %d before", n, before)
+			t.Errorf("%d series after all streams ended, %d before", n, before)
 		}
 	})
 }

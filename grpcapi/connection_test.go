@@ -20,7 +20,7 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// connected makes callers share a new connection.
+// connected returns an option that makes callers share a new connection.
 func connected() func(*caller) {
 	info := &clientConnection{began: time.Now()}
 	return func(c *caller) { c.ctx = peer.NewContext(c.ctx, &peer.Peer{AuthInfo: info}) }
@@ -45,30 +45,30 @@ func TestConnectionAge(t *testing.T) {
 		none := w.get(webAddr, "")
 		synctest.Wait()
 		if n := count(old); n != 0 {
-			t.Errorf("%d streams have ended too early", n)
+			t.Errorf("%d streams ended too early", n)
 		}
-		for i := range 101 { // a second later each time
+		for i := range 101 { // one second after the other
 			w.offer("", pods([]string{"10.0.0.1:80", "10.0.0.2:80"}[i%2])...)
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
 		if n := count(old); n < 50 || n > 150 {
-			t.Errorf("%d of 200 streams have ended in half of the time", n)
+			t.Errorf("%d of 200 streams ended in half of the time", n)
 		}
 		time.Sleep(101 * time.Second)
 		for _, c := range old {
 			c.fails(t, codes.Unavailable, tooOld)
 		}
 		if young.over() || none.over() {
-			t.Error("a stream of a younger connection has ended")
+			t.Error("a stream of a younger connection ended")
 		}
 		young.hangUp()
 		none.hangUp()
 	})
 }
 
-// TestConnectionAgeRefusesNobody checks that a stream without a first message stays open, and that
-// a new stream on an old connection stays open for a second.
+// TestConnectionAgeRefusesNobody checks that a stream without a first message stays open. It also
+// checks that a new stream on an old connection stays open for a second.
 func TestConnectionAgeRefusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, ConnectionAge: 100 * time.Second, FirstFrame: time.Hour})
@@ -92,8 +92,8 @@ func TestConnectionAgeRefusesNobody(t *testing.T) {
 	})
 }
 
-// TestConnectionAgeDuringASend checks that the end waits for the current send, and that a stall of
-// that send is still noticed.
+// TestConnectionAgeDuringASend checks that the end waits for the current send. A stall of that send
+// is still detected.
 func TestConnectionAgeDuringASend(t *testing.T) {
 	for name, takes := range map[string]bool{tooOld: true, "has not read an update": false} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestConnectionAgeDuringASend(t *testing.T) {
 				time.Sleep(59 * time.Second)
 				c.sees(t, "add 10.0.0.1:80")
 				if c.over() {
-					t.Fatal("the stream has ended during a send")
+					t.Fatal("the stream ended during a send")
 				}
 				if takes {
 					c.gate <- struct{}{}
@@ -130,7 +130,7 @@ func TestConnectionAgeNone(t *testing.T) {
 		time.Sleep(1000 * time.Hour)
 		c.sees(t, "add 10.0.0.1:80")
 		if c.over() {
-			t.Error("the stream has ended")
+			t.Error("the stream ended")
 		}
 	})
 }
@@ -141,10 +141,10 @@ type bareClient struct {
 	frames  *http2.Framer
 	headers bytes.Buffer
 	encoder *hpack.Encoder
-	more    [][2]string   // headers of each call, besides those that it needs
-	next    uint32        // stream
-	ends    chan string   // how streams end: a gRPC code, or RST_STREAM
-	over    chan struct{} // closed when the connection is
+	more    [][2]string   // additional headers of each call
+	next    uint32        // ID of the next stream
+	ends    chan string   // a gRPC code or RST_STREAM for each ended stream
+	over    chan struct{} // closed when the connection is closed
 }
 
 func newBareClient(t *testing.T, addr string) *bareClient {
@@ -195,7 +195,7 @@ func (c *bareClient) read() {
 				}
 			}
 		case *http2.RSTStreamFrame:
-			// that follows a status which was sent before the request's end had been read
+			// This frame follows a status that was sent before the end of the request was read.
 			if f.ErrCode != http2.ErrCodeNo {
 				c.ends <- f.ErrCode.String()
 			}
@@ -249,13 +249,13 @@ func (c *bareClient) ended(t *testing.T, n int) map[string]int {
 		case <-c.over:
 			t.Fatal("the connection is closed")
 		case <-time.After(30 * time.Second):
-			t.Fatalf("no more ends of calls than %v", kinds)
+			t.Fatalf("only these calls ended: %v", kinds)
 		}
 	}
 	return kinds
 }
 
-// TestUntakenAnswers checks that a call counts towards the limit of its connection until the client
+// TestUntakenAnswers checks that a call counts toward the limit of its connection until the client
 // reads the response, even after the handler has returned.
 func TestUntakenAnswers(t *testing.T) {
 	const most, calls = 100, 1000
@@ -270,12 +270,12 @@ func TestUntakenAnswers(t *testing.T) {
 		t.Errorf("calls end with %v", got)
 	}
 	wiretest.Until(t, "none is open", func() bool { return w.server.openCalls.inUse() == 0 })
-	// now it takes them
+	// Open the flow control windows, so that the client reads the responses.
 	if err := c.frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.ended(t, most); got["0"] != most {
-		t.Errorf("answers that are taken late end with %v", got)
+		t.Errorf("calls whose responses are read late end with %v", got)
 	}
 	if err := c.call(healthpb.Health_Check_FullMethodName, &healthpb.HealthCheckRequest{}); err != nil {
 		t.Fatal(err)
@@ -306,7 +306,7 @@ func TestStalledConnection(t *testing.T) {
 		defer takes.hangUp()
 		for i := range maxStalled {
 			if closed() {
-				t.Fatalf("closed after %d streams", i)
+				t.Fatalf("the connection was closed after %d streams", i)
 			}
 			var c *caller
 			if i%2 == 0 {
@@ -318,7 +318,7 @@ func TestStalledConnection(t *testing.T) {
 			c.fails(t, codes.Unavailable, "has not read an update")
 		}
 		if !closed() || value(w.server.metrics.closed.WithLabelValues(closedStalled)) != 1 {
-			t.Error("the connection is open, or not counted")
+			t.Error("the connection is still open or was not counted")
 		}
 	})
 }

@@ -30,7 +30,7 @@ func count(calls []*caller) (ended int) {
 	return ended
 }
 
-// TestDrain checks that open streams end at random moments. New streams are served and stay open
+// TestDrain checks that open streams end at random times. New streams are served and stay open
 // until Finish.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestDrain(t *testing.T) {
 		}
 		stuck := w.get(webAddr, "", gated)
 		stuck.gate <- struct{}{}
-		moved = append(moved, stuck) // will block in its next send
+		moved = append(moved, stuck) // blocks in its next send
 		synctest.Wait()
 		start := time.Now()
 		took := make(chan time.Duration, 1)
@@ -54,9 +54,9 @@ func TestDrain(t *testing.T) {
 		synctest.Wait()
 		half := count(moved)
 		if half < 20 || half > 80 {
-			t.Errorf("%d of 101 streams ended after half the time", half)
+			t.Errorf("%d of 101 streams ended in half of the time", half)
 		}
-		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...) // those that are left are still served
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...) // the remaining streams are still served
 		synctest.Wait()
 		for _, c := range moved[:100] {
 			if n := len(c.take()); !c.over() && n != 2 {
@@ -64,7 +64,7 @@ func TestDrain(t *testing.T) {
 			}
 		}
 		if d := <-took; d > 10*time.Second || d < 5*time.Second {
-			t.Errorf("drained within %v", d)
+			t.Errorf("the drain took %v", d)
 		}
 		for _, c := range moved {
 			c.fails(t, codes.Unavailable, "shutting down")
@@ -73,7 +73,7 @@ func TestDrain(t *testing.T) {
 		late = append(late, w.get(webAddr, ""))
 		synctest.Wait()
 		if n := count(late); n != 0 || w.server.Streams() != 3 {
-			t.Errorf("%d of those who came later have ended, and %d streams are open", n, w.server.Streams())
+			t.Errorf("%d of the late streams ended, and %d streams are open", n, w.server.Streams())
 		}
 		for i, messages := range []int{2, 2, 1} {
 			if n := len(late[i].take()); n != messages {
@@ -88,7 +88,7 @@ func TestDrain(t *testing.T) {
 			c.fails(t, codes.Unavailable, "shutting down")
 		}
 		if d := time.Since(before); d != 0 || w.server.Streams() != 0 {
-			t.Errorf("%v after the end %d streams are left", d, w.server.Streams())
+			t.Errorf("%v after the end, %d streams are still open", d, w.server.Streams())
 		}
 	})
 }
@@ -106,22 +106,22 @@ func TestDrainRefusesNobody(t *testing.T) {
 		w.link("east", federation.Unreachable)
 		c.sees(t, "add 10.0.0.1:80")
 		if c.over() {
-			t.Error("the stream has ended")
+			t.Error("the stream ended")
 		}
 		w.server.Finish()
 		c.fails(t, codes.Unavailable, "shutting down")
 	})
 }
 
-// TestWaitUnused checks that WaitUnused returns at once if the server has long been unused, that it
-// stops with its context, and that a returning proxy restarts the wait.
+// TestWaitUnused checks that WaitUnused returns at once if the server has long been unused. It
+// stops with its context, and a returning proxy restarts the wait.
 func TestWaitUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Drain: 1000 * time.Hour})
 		time.Sleep(time.Minute)
 		start := time.Now()
 		if !w.server.WaitUnused(t.Context(), time.Second) || time.Since(start) != 0 {
-			t.Errorf("unused after %v", time.Since(start))
+			t.Errorf("WaitUnused returned after %v", time.Since(start))
 		}
 		w.offer("", pods("10.0.0.1:80")...)
 		one, two := w.get(webAddr, ""), w.get(webAddr, "")
@@ -129,10 +129,10 @@ func TestWaitUnused(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if w.server.WaitUnused(ctx, time.Second) || time.Since(start) != 5*time.Second {
-			t.Errorf("unused with a stream open, after %v", time.Since(start))
+			t.Errorf("WaitUnused returned with an open stream, after %v", time.Since(start))
 		}
 		if w.server.Drain(ctx); time.Since(start) != 5*time.Second {
-			t.Errorf("drained after %v", time.Since(start))
+			t.Errorf("the drain ended after %v", time.Since(start))
 		}
 		start = time.Now()
 		after := make(chan time.Duration, 1)
@@ -153,7 +153,7 @@ func TestWaitUnused(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		w.get(webAddr, "").hangUp()
 		if got, want := <-after, 67499*time.Millisecond; got != want {
-			t.Errorf("unused after %v, want %v", got, want)
+			t.Errorf("WaitUnused returned after %v, want %v", got, want)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"isthmus/federation"
 )
 
-// explains makes a caller ask for tiers.
+// explains is an option that makes a caller request tiers.
 func explains(c *caller) { c.explains = true }
 
 // tiers returns the endpoints of an add with their tiers and standings.
@@ -35,7 +35,7 @@ func tiers(add *pb.WeightedAddrSet) (list []string) {
 	return list
 }
 
-// prefer makes web prefer the client's zone, then the local cluster, then all others.
+// prefer defines a preference of web: the client's zone, then the local cluster, then all others.
 func (w *world) prefer() {
 	d := *w.table.Definitions()[web]
 	d.Preference = &federation.Preference{
@@ -49,9 +49,9 @@ func (w *world) prefer() {
 	w.table.Define(web, &d)
 }
 
-// TestExplain checks that a client that asks gets tiers and standings, even if nothing else
-// changes. A tier with many clusters gets a short name. Proxies receive neither these labels nor
-// messages about them.
+// TestExplain checks that a client that requests tiers gets tiers and standings, even if nothing
+// else changes. A tier with many clusters gets a short name. Proxies receive neither these labels
+// nor messages about them.
 func TestExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})
@@ -106,7 +106,7 @@ func TestExplain(t *testing.T) {
 			Cordon: federation.LastResort,
 			Region: "r",
 		})
-		expect() // its standing and its tier are the same
+		expect() // its standing and its tier have not changed
 		synctest.Wait()
 		for _, m := range proxy.take() {
 			if text := m.update.String(); strings.Contains(text, "isthmus") {
@@ -117,7 +117,7 @@ func TestExplain(t *testing.T) {
 		expect("1:zone/in-service")
 		d = *w.table.Definitions()[web]
 		d.Preference = new(*d.Preference)
-		d.Preference.MinReady.Count = 2 // which is no change of tiers
+		d.Preference.MinReady.Count = 2 // does not change tiers
 		w.table.Define(web, &d)
 		expect()
 		named := d
@@ -128,12 +128,12 @@ func TestExplain(t *testing.T) {
 			{Kind: federation.Named, Cluster: "elsewhere"},
 		}
 		w.table.Define(web, &named)
-		expect("1:zone+elsewhere/in-service") // the same tier by another name
+		expect("1:zone+elsewhere/in-service") // the same tier with another name
 		w.table.Define(web, &d)
 		expect("1:zone/in-service")
 		proxy.sees(t, "")
 		w.offer("east", inA, pod("10.2.0.1:80"))
-		expect("2:any/in-service") // no more than what has changed
+		expect("2:any/in-service") // contains only the change
 		w.offer("east", inA)
 		c.sees(t, "remove 10.2.0.1:80")
 		proxy.sees(t, "add 10.2.0.1:80; remove 10.2.0.1:80")
@@ -141,7 +141,7 @@ func TestExplain(t *testing.T) {
 }
 
 // TestExplainIsBounded checks that messages for one client count as memory of views until the
-// stream ends, and that the client is refused if no memory is left.
+// stream ends. The client is refused if no memory is left.
 func TestExplainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: small + small/2})
@@ -160,8 +160,8 @@ func TestExplainIsBounded(t *testing.T) {
 	})
 }
 
-// TestExplainCounts checks that messages for one client count with the size of the newest set,
-// until the stream ends.
+// TestExplainCounts checks that the memory for messages of one client follows the size of the
+// newest set until the stream ends.
 func TestExplainCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})
@@ -182,16 +182,16 @@ func TestExplainCounts(t *testing.T) {
 		}
 		c.hangUp()
 		if got, want := w.server.viewMemory.inUse(), alone+endpointBytes; got != want {
-			t.Errorf("%d bytes are in use after its end, want %d", got, want)
+			t.Errorf("%d bytes are in use after the stream ended, want %d", got, want)
 		}
 		proxy.hangUp()
 		if used, owed := w.server.viewMemory.inUse(), w.server.viewMemory.charged; used != 0 || owed != 0 {
-			t.Errorf("%d bytes are in use after all, and %d charged", used, owed)
+			t.Errorf("%d bytes are in use at the end, and %d charged", used, owed)
 		}
 	})
 }
 
-// TestExplanation checks what is explained about a proxy's token and about the sets of open
+// TestExplanation checks what an explanation says about a proxy's token and the sets of open
 // streams.
 func TestExplanation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -223,10 +223,10 @@ func TestExplanation(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		if n := w.server.Streams(); n != 0 {
-			t.Errorf("%d streams after it", n)
+			t.Errorf("%d streams are open after the explanation", n)
 		}
 		if all, _, _ := w.server.getViews.count(); all != 0 {
-			t.Errorf("%d views are left", all)
+			t.Errorf("%d views remain", all)
 		}
 
 		quick := w.get(webAddr, "n1")
@@ -245,17 +245,17 @@ func TestExplanation(t *testing.T) {
 			t.Errorf("addresses %+v", x.Addresses)
 		}
 		if len(x.Held) != 2 {
-			t.Fatalf("held: %+v", x.Held)
+			t.Fatalf("sets of open streams: %+v", x.Held)
 		}
 		zoned, other := x.Held[0], x.Held[1]
 		if zoned.Zone != "a" || zoned.Streams != 2 || zoned.Version != 2 || zoned.Endpoints != 3 ||
 			zoned.UpToDate != 2 ||
 			zoned.Slow != 1 ||
 			zoned.LastMessage.Sub(began) != time.Minute/2 {
-			t.Errorf("held in zone a: %+v", zoned)
+			t.Errorf("sets of open streams in zone a: %+v", zoned)
 		}
 		if other.Streams != 1 || other.UpToDate != 1 || other.Slow != 0 {
-			t.Errorf("held by others: %+v", other)
+			t.Errorf("sets of other streams: %+v", other)
 		}
 		for _, c := range []*caller{quick, slow, unknown} {
 			c.hangUp()

@@ -14,7 +14,7 @@ func TestGetFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given func(*world)
 		code  codes.Code
-		want  string // message of the status, or for OK the first messages
+		want  string // status message, or the first messages if the code is OK
 		after time.Duration
 	}{
 		"undefined": {func(w *world) { w.table.Define(web, nil) }, codes.NotFound, "Service web.shop not found", 0},
@@ -132,7 +132,7 @@ func TestFirstFrameEndsWithItsClient(t *testing.T) {
 }
 
 // TestEmptyWhilePending checks that a set that becomes empty while a cluster is pending is held
-// back for as long as a first message would be.
+// back. It is held back for as long as a first message.
 func TestEmptyWhilePending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})

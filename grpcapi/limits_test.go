@@ -64,14 +64,14 @@ func TestQuota(t *testing.T) {
 				}
 			}
 			if fmt.Sprint(served) != fmt.Sprint(x.served) {
-				t.Errorf("%v are served, want %v", served, x.served)
+				t.Errorf("served %v, want %v", served, x.served)
 			}
 			for client, n := range x.has {
 				q.use(-int64(n))
 				q.charge(client, -int64(n))
 			}
 			if q.used != 0 || q.charged != 0 || len(q.by) != 0 {
-				t.Errorf("%d are in use, and %d of %d addresses", q.used, q.charged, len(q.by))
+				t.Errorf("%d in use, and %d charged to %d addresses", q.used, q.charged, len(q.by))
 			}
 		})
 	}
@@ -83,8 +83,8 @@ func from(ctx context.Context, addr string) context.Context {
 	return peer.NewContext(ctx, &peer.Peer{AuthInfo: conn})
 }
 
-// TestTap checks that calls count until their context ends. At the limit, the client with most
-// calls is refused and other addresses are served. gRPC starts a call with a deadline before it is
+// TestTap checks that calls count until their context ends. At the limit, the client with the most
+// calls is refused, and other addresses are served. gRPC starts a call with a deadline before it is
 // refused.
 func TestTap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestTap(t *testing.T) {
 			ends = append(ends, cancel)
 			got, err := w.server.openCalls.tap(from(ctx, addr), &tap.Info{FullMethodName: "/m"})
 			if err != nil && deadline {
-				t.Errorf("the tap refuses a call with a deadline: %v", err)
+				t.Errorf("the tap refused a call with a deadline: %v", err)
 			}
 			if err == nil {
 				err = refusal(got)
@@ -112,35 +112,35 @@ func TestTap(t *testing.T) {
 		}
 		for _, deadline := range []bool{false, true} {
 			if err := try("10.0.0.1", deadline); status.Code(err) != codes.ResourceExhausted {
-				t.Errorf("one call too many, with a deadline %v: %v", deadline, err)
+				t.Errorf("one call beyond the limit, with a deadline %v: %v", deadline, err)
 			}
 		}
 		if err := try("10.0.0.2", false); err != nil {
-			t.Errorf("another address: %v", err)
+			t.Errorf("call from another address: %v", err)
 		}
 		if err := try("10.0.0.3", false); status.Code(err) != codes.ResourceExhausted {
-			t.Errorf("an eighth more is in use, and a call gets %v", err)
+			t.Errorf("a call beyond the limit plus an eighth: %v", err)
 		}
 		if n := w.server.openCalls.inUse(); n != 11 {
-			t.Errorf("%d calls count", n)
+			t.Errorf("%d calls are counted", n)
 		}
 		ends[0]()
 		synctest.Wait()
 		if n := w.server.openCalls.inUse(); n != 10 {
-			t.Errorf("%d calls count after one has ended", n)
+			t.Errorf("%d calls are counted after one ended", n)
 		}
 		for _, end := range ends {
 			end()
 		}
 		synctest.Wait()
 		if n := w.server.openCalls.inUse(); n != 0 || value(w.server.refused) != 3 {
-			t.Errorf("%d calls count after all, and %v were refused", n, value(w.server.refused))
+			t.Errorf("%d calls are counted at the end, and %v were refused", n, value(w.server.refused))
 		}
 	})
 }
 
-// TestTooManyCalls checks that calls of every method are refused at the limit, with or without
-// deadline, before their request arrives. After calls have ended, others are served without a
+// TestTooManyCalls checks that calls of every method are refused at the limit, with or without a
+// deadline, before their request arrives. After calls have ended, new calls are served without a
 // garbage collection.
 func TestTooManyCalls(t *testing.T) {
 	const limit = 8
@@ -175,7 +175,7 @@ func TestTooManyCalls(t *testing.T) {
 	end()
 	wiretest.Until(t, "no call counts", func() bool { return w.server.openCalls.inUse() == 0 })
 	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
-		t.Errorf("a call after all: %v", err)
+		t.Errorf("a call after all others ended: %v", err)
 	}
 }
 
@@ -196,8 +196,8 @@ func TestTooLargeHeaders(t *testing.T) {
 	wiretest.Until(t, "the other call is open", func() bool { return w.server.openCalls.inUse() == 1 })
 }
 
-// TestViewMemoryOfOthers checks that the address with most view memory is refused new views at the
-// limit. Another address is served, and all addresses may share existing views.
+// TestViewMemoryOfOthers checks that the address with the most view memory is refused new views at
+// the limit. Another address is served, and all addresses may share existing views.
 func TestViewMemoryOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: 16 * small})
@@ -217,14 +217,14 @@ func TestViewMemoryOfOthers(t *testing.T) {
 		open(2000, "10.9.0.1").fails(t, codes.ResourceExhausted, "--view-memory")
 		open(2000, "10.9.0.2").sees(t, "add 10.0.0.1:80")
 		open(2001, "10.9.0.3").sees(t, "add 10.0.0.1:80")
-		open(2002, "10.9.0.4").fails(t, codes.ResourceExhausted, "memory") // an eighth more is in use
+		open(2002, "10.9.0.4").fails(t, codes.ResourceExhausted, "memory") // the limit plus an eighth is in use
 		open(2000, "10.9.0.1").sees(t, "add 10.0.0.1:80")
 		open(2001, "10.9.0.4").sees(t, "add 10.0.0.1:80")
 		for _, c := range served {
 			c.hangUp()
 		}
 		if used, owed := w.server.viewMemory.inUse(), w.server.viewMemory.charged; used != 0 || owed != 0 {
-			t.Errorf("%d bytes are in use after all, and %d charged", used, owed)
+			t.Errorf("%d bytes are in use at the end, and %d charged", used, owed)
 		}
 	})
 }
@@ -240,7 +240,7 @@ func connect(t testing.TB, addr string) *grpc.ClientConn {
 	return conn
 }
 
-// TestCallsWithoutRequest checks that calls whose request is missing or incomplete count from the
+// TestCallsWithoutRequest checks that calls with a missing or incomplete request count from their
 // start and end with DeadlineExceeded. A call whose request has arrived stays open.
 func TestCallsWithoutRequest(t *testing.T) {
 	const each = 50
@@ -248,7 +248,7 @@ func TestCallsWithoutRequest(t *testing.T) {
 		pb.Destination_Get_FullMethodName, pb.Destination_GetProfile_FullMethodName,
 		healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName,
 	}
-	w := newWorld(t, Options{Pace: -1, Request: 10 * time.Second}) // all are open by then, on a busy machine too
+	w := newWorld(t, Options{Pace: -1, Request: 10 * time.Second}) // enough to open all calls
 	w.offer("", pods("10.0.0.1:80")...)
 	conn := connect(t, listening(t, w.server.GRPC()))
 	served, _ := get(t, conn, webAddr, "")
@@ -267,7 +267,7 @@ func TestCallsWithoutRequest(t *testing.T) {
 		}
 	}
 	open(methods[0], each)
-	if err := silent[0].SendMsg(&pb.GetDestination{Path: webAddr}); err != nil { // without the end of the stream
+	if err := silent[0].SendMsg(&pb.GetDestination{Path: webAddr}); err != nil { // does not end the stream of requests
 		t.Fatal(err)
 	}
 	for _, method := range methods[1:] {
@@ -305,12 +305,12 @@ func TestConnectionWithoutPreface(t *testing.T) {
 		_, err = conn.Read(buf)
 	}
 	if e, ok := err.(net.Error); ok && e.Timeout() {
-		t.Error("the connection is open after 30 s")
+		t.Error("the connection is still open after 30 s")
 	}
 }
 
-// TestBudgetOfGrowth checks that the cost of a view follows its set, even beyond the limit. New
-// streams are then refused until the set is smaller.
+// TestBudgetOfGrowth checks that the cost of a view follows the size of its set, even beyond the
+// limit. New streams are then refused until the set is smaller.
 func TestBudgetOfGrowth(t *testing.T) {
 	for name, port := range map[string]int{"a declared port": 80, "an undeclared port": 1000} {
 		t.Run(name, func(t *testing.T) {
@@ -330,10 +330,10 @@ func TestBudgetOfGrowth(t *testing.T) {
 				c := w.get(webAt(port), "")
 				synctest.Wait()
 				began := w.server.viewMemory.inUse()
-				for _, endpoints := range []int{40, 1, 40, 2} { // messages of so few count with no stream
+				for _, endpoints := range []int{40, 1, 40, 2} { // messages of so few endpoints count for no stream
 					offer(endpoints)
 					if got, want := w.server.viewMemory.inUse(), began+int64(endpoints-1)*endpointBytes; got != want {
-						t.Errorf("a view of %d endpoints takes %d bytes, want %d", endpoints, got, want)
+						t.Errorf("a view of %d endpoints uses %d bytes, want %d", endpoints, got, want)
 					}
 					other := w.get("made-up."+webAddr, "")
 					if endpoints == 40 {
@@ -345,14 +345,14 @@ func TestBudgetOfGrowth(t *testing.T) {
 				}
 				c.hangUp()
 				if got := w.server.viewMemory.inUse(); got != 0 {
-					t.Errorf("%d bytes are in use after all", got)
+					t.Errorf("%d bytes are in use at the end", got)
 				}
 			})
 		})
 	}
 }
 
-// small is what a view of a Service with an endpoint takes.
+// small is the size of a view of a Service with one endpoint.
 const small = viewBytes + endpointBytes + 3*memberBytes
 
 // TestBudget checks that calls that need a new view are refused at the limit. Served streams stay
@@ -376,7 +376,7 @@ func TestBudget(t *testing.T) {
 		zoned.sees(t, "add 10.0.0.1:80")
 		w.get(webAt(2000), "").fails(t, codes.ResourceExhausted, "memory")
 		w.nodes.move("n1", "b")
-		time.Sleep(time.Minute) // it has to follow before the next change
+		time.Sleep(time.Minute) // the view must follow before the next change
 		zoned.sees(t, "add 10.0.0.1:80")
 		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
 		time.Sleep(time.Minute)
@@ -386,18 +386,18 @@ func TestBudget(t *testing.T) {
 		}
 		for _, c := range append(served[1:], zoned) {
 			if c.over() {
-				t.Error("a stream that was served has ended")
+				t.Error("a served stream ended")
 			}
 			c.hangUp()
 		}
 		if got := w.server.viewMemory.inUse(); got != 0 {
-			t.Errorf("%d bytes are in use after all", got)
+			t.Errorf("%d bytes are in use at the end", got)
 		}
 	})
 }
 
-// TestIdleViewsMakeRoom checks that idle views of both RPCs make room for new ones, that idle views
-// that fit stay cached, and that refused calls leave nothing behind.
+// TestIdleViewsMakeRoom checks that idle views of both RPCs make room for new views. Idle views
+// that fit stay cached, and refused calls leave nothing behind.
 func TestIdleViewsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: time.Hour, ViewBytes: 40*small + 100})
@@ -415,14 +415,14 @@ func TestIdleViewsMakeRoom(t *testing.T) {
 			open(i).hangUp()
 		}
 		if all, idle, evicted := w.server.getViews.count(); idle < 10 || all != idle || evicted != uint64(500-idle) {
-			t.Errorf("%d views are kept, %d of them idle", all, idle)
+			t.Errorf("%d views are cached, %d of them idle", all, idle)
 		}
 		var served []*caller
 		for i := range 40 {
 			served = append(served, open(1000+i))
 		}
 		if _, idle, _ := w.server.profileViews.count(); idle != 0 {
-			t.Error("an idle view of a profile is kept")
+			t.Error("an idle view of a profile is still cached")
 		}
 		for i := range 10 {
 			w.get(webAt(3000+i), "").fails(t, codes.ResourceExhausted, "memory")
@@ -437,7 +437,7 @@ func TestIdleViewsMakeRoom(t *testing.T) {
 	})
 }
 
-// TestBudgetOfMembers checks that a Service with many members costs much memory even if none
+// TestBudgetOfMembers checks that a Service with many members uses much memory even if no member
 // serves.
 func TestBudgetOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -485,24 +485,24 @@ func TestUntakenReflection(t *testing.T) {
 		if err := c.call(method, list); err != nil {
 			t.Fatal(err)
 		}
-		if (i+1)%maxReflections == 0 { // so that there are not more at a time
+		if (i+1)%maxReflections == 0 { // limits the number of concurrent calls
 			wiretest.Until(t, "the calls are over", func() bool {
 				return value(ends[codes.OK])+value(ends[codes.ResourceExhausted]) == float64(i+1)
 			})
 		}
 	}
 	if got := value(ends[codes.OK]); got != maxReflected {
-		t.Errorf("%v calls have left an answer", got)
+		t.Errorf("%v calls have an unread response", got)
 	}
 	if got := c.ended(t, more); got["8"] != more {
-		t.Errorf("the others end with %v", got)
+		t.Errorf("the other calls end with %v", got)
 	}
 	if _, err := reflect(t.Context(), t, addr); err != nil {
-		t.Error("another connection: ", err)
+		t.Error("call on another connection: ", err)
 	}
 }
 
-// reflect opens a call of reflection on a connection of its own, and receives one answer.
+// reflect opens a reflection call on a new connection and receives one response.
 func reflect(ctx context.Context, t *testing.T, addr string) (reflectionStream, error) {
 	t.Helper()
 	s, err := reflectionpb.NewServerReflectionClient(connect(t, addr)).ServerReflectionInfo(ctx)
@@ -514,7 +514,7 @@ func reflect(ctx context.Context, t *testing.T, addr string) (reflectionStream, 
 	}
 	answer, err := s.Recv()
 	if err == nil && len(answer.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
-		t.Errorf("the answer describes nothing: %v", answer)
+		t.Errorf("the response contains no descriptor: %v", answer)
 	}
 	return s, err
 }
@@ -536,7 +536,7 @@ func TestReflectionAtOnce(t *testing.T) {
 		}
 	}
 	if _, err := reflect(t.Context(), t, addr); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("one more: %v", err)
+		t.Errorf("one call beyond the limit: %v", err)
 	}
 	if err := last.CloseSend(); err != nil {
 		t.Fatal(err)
@@ -547,8 +547,8 @@ func TestReflectionAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnreadReflection checks that reflection calls whose client does not read end with their
-// connections.
+// TestUnreadReflection checks that reflection calls end with their connections if the client does
+// not read.
 func TestUnreadReflection(t *testing.T) {
 	w := newWorld(t, Options{Request: time.Second})
 	addr := listening(t, w.server.GRPC())
@@ -560,7 +560,7 @@ func TestUnreadReflection(t *testing.T) {
 		conn := connect(t, addr)
 		go func() {
 			s, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
-			for err == nil { // until the server does not receive any more, and then until it ends the call
+			for err == nil { // until the server stops receiving and then ends the call
 				err = s.Send(reflectionRequest())
 			}
 			if s != nil {
@@ -576,13 +576,13 @@ func TestUnreadReflection(t *testing.T) {
 		codeOf[status.Code(<-ends)]++
 	}
 	if ctx.Err() != nil || codeOf[codes.Unavailable] == 0 {
-		t.Errorf("calls that take no answers end with %v (%v)", codeOf, ctx.Err())
+		t.Errorf("calls with unread responses end with %v (%v)", codeOf, ctx.Err())
 	}
 	if got := value(w.server.metrics.closed.WithLabelValues(closedReflection)); got == 0 {
-		t.Error("no connection is counted as closed")
+		t.Error("no closed connection was counted")
 	}
 	wiretest.Until(t, "no call is open", func() bool { return w.server.openCalls.inUse() == 0 })
 	if _, err := reflect(ctx, t, addr); err != nil {
-		t.Error("a later call: ", err)
+		t.Error("a later call failed: ", err)
 	}
 }

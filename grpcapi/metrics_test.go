@@ -22,7 +22,7 @@ func value(m prometheus.Metric) float64 {
 	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
 }
 
-// series counts a collector's series.
+// series returns the number of a collector's series.
 func series(c prometheus.Collector) int {
 	ch := make(chan prometheus.Metric, 10_000)
 	c.Collect(ch)
@@ -48,8 +48,8 @@ func (o *overflows) count(labels ...string) int {
 	return int(one.n)
 }
 
-// TestOverflowsAreBounded checks that stalls of many names create at most maxOverflows series, do
-// not evict a series that keeps counting, and end with the service.
+// TestOverflowsAreBounded checks that stalls of many names create at most maxOverflows series. They
+// do not evict a series that keeps counting, and end with the service.
 func TestOverflowsAreBounded(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	table.Define(web, &federation.Definition{Members: []federation.Member{{Service: web}}})
@@ -72,17 +72,17 @@ func TestOverflowsAreBounded(t *testing.T) {
 		made(3*maxOverflows - 1):     1,
 	} {
 		if n := o.count(name, "80"); n != want {
-			t.Errorf("%d of %s, want %d", n, name, want)
+			t.Errorf("%d overflows of %s, want %d", n, name, want)
 		}
 	}
 	table.Define(web, nil)
 	if n := series(scraped(o.collect)); n != 0 {
-		t.Errorf("%d series of a service that is gone", n)
+		t.Errorf("%d series of a deleted service", n)
 	}
 }
 
-// TestOverflowsBeginAtZero checks that open streams have series before the first stall, so that a
-// stall is an increase.
+// TestOverflowsBeginAtZero checks that open streams have series before the first stall. A stall is
+// then an increase.
 func TestOverflowsBeginAtZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)

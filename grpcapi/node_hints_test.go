@@ -22,7 +22,8 @@ import (
 
 var hintNodes = flag.Int("hint-nodes", 40, "number of nodes of TestNodeHintsCost")
 
-// hinted is a Pod's endpoint with hints, as Kubernetes writes them for trafficDistribution: PreferSameNode.
+// hinted returns a Pod's endpoint with the hints that Kubernetes writes for trafficDistribution:
+// PreferSameNode.
 func hinted(addr, zone, node string) *federation.Endpoint {
 	e := pod(addr)
 	e.Zone, e.Node = zone, node
@@ -30,8 +31,8 @@ func hinted(addr, zone, node string) *federation.Endpoint {
 	return e
 }
 
-// TestNodeHints: a stream has the node in its key only while an endpoint is hinted to its node. When the key
-// changes, the proxy gets the difference, and never has less than one endpoint.
+// TestNodeHints checks that a stream has the node in its key only while an endpoint is hinted to
+// its node. When the key changes, the proxy gets the difference, and always has an endpoint.
 //
 // Behaviours: PR-22.
 func TestNodeHints(t *testing.T) {
@@ -63,14 +64,14 @@ func TestNodeHints(t *testing.T) {
 		late := w.get(webAddr, "n4")
 		late.sees(t, "add 10.0.0.3:80")
 		moved := hinted("10.0.0.2:80", "a", "n4")
-		w.offer(federation.Local, one, moved, far) // the endpoints of its zone are the same
+		w.offer(federation.Local, one, moved, far) // the endpoints for its zone do not change
 		late.sees(t, "add 10.0.0.2:80; remove 10.0.0.3:80")
 		w.offer(federation.Local, one, other, far)
 		late.sees(t, "add 10.0.0.3:80; remove 10.0.0.2:80")
 		late.hangUp()
 		zone.take()
 
-		w.offer(federation.Local, other, far) // the node has none any more
+		w.offer(federation.Local, other, far) // the node has no endpoint any more
 		c.sees(t, "add 10.0.0.2:80; remove 10.0.0.1:80")
 		zone.sees(t, "remove 10.0.0.1:80")
 		views(1)
@@ -81,11 +82,11 @@ func TestNodeHints(t *testing.T) {
 		zone.sees(t, "add 10.0.0.4:80")
 		views(2)
 
-		w.offer(federation.Local, other, again) // on another node, in another zone
+		w.offer(federation.Local, other, again) // a change on another node in another zone
 		c.sees(t, "")
 		zone.sees(t, "")
 
-		w.offer(federation.Local, other, again, pod("10.0.0.5:80")) // has no hints
+		w.offer(federation.Local, other, again, pod("10.0.0.5:80")) // the new endpoint has no hints
 		c.sees(t, "add 10.0.0.2:80 10.0.0.5:80")
 		zone.sees(t, "add 10.0.0.5:80")
 		views(1)
@@ -94,7 +95,7 @@ func TestNodeHints(t *testing.T) {
 		c.sees(t, "remove 10.0.0.2:80 10.0.0.5:80")
 		zone.sees(t, "remove 10.0.0.5:80")
 
-		w.nodes.move("n1", "b") // no endpoint is hinted to that zone, but one to the node
+		w.nodes.move("n1", "b") // no endpoint is hinted to zone b, but one is hinted to the node
 		c.sees(t, "add 10.0.0.4:80")
 		w.define(true, federation.Local, "east")
 		c.sees(t, "")
@@ -110,7 +111,7 @@ type hintedFleet struct {
 	*world
 	endpoints []*federation.Endpoint
 	slices    []*federation.Slice
-	next      uint32 // the newest address
+	next      uint32 // the last used address
 	bytes     atomic.Int64
 }
 
@@ -119,7 +120,7 @@ const (
 	perSlice  = 100
 )
 
-// hintSink counts what one stream is sent.
+// hintSink counts the bytes sent on one stream.
 type hintSink struct{ f *hintedFleet }
 
 func (s hintSink) SendMsg(m any) error {
@@ -143,7 +144,8 @@ func (f *hintedFleet) endpoint(node int, forNodes bool) *federation.Endpoint {
 func nodeName(i int) string  { return fmt.Sprint("node-", i) }
 func zoneOf(node int) string { return fmt.Sprint("zone-", node%hintZones) }
 
-// set makes an endpoint the one at a place, and publishes the slice with it. If it is nil, the slice has none there.
+// set replaces the endpoint at a place, and publishes its slice. If e is nil, set removes the
+// endpoint.
 func (f *hintedFleet) set(place int, e *federation.Endpoint) {
 	f.endpoints[place] = e
 	f.fill(place / perSlice)
@@ -161,7 +163,7 @@ func (f *hintedFleet) fill(slice int) {
 	f.slices[slice] = l
 }
 
-// hintCost is what the server has done, and how many views are open then.
+// hintCost is the work of the server, and the number of open views afterwards.
 type hintCost struct {
 	cpu   time.Duration
 	bytes int64
@@ -172,7 +174,7 @@ func (c hintCost) String() string {
 	return fmt.Sprintf("%v CPU, %.1f MB, %d views", c.cpu.Round(time.Millisecond), float64(c.bytes)/1e6, c.views)
 }
 
-// cost returns what f takes until all streams are idle again.
+// cost returns the cost of do until all streams are idle again.
 func (f *hintedFleet) cost(do func()) hintCost {
 	before, bytes := cpuTime(), f.bytes.Load()
 	do()
@@ -189,10 +191,10 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestNodeHintsCost measures what node hints cost beside zone hints, without gRPC. There is a stream from
-// each node. All Pods are replaced, one after the other, and then one endpoint has no hint for a moment. The test
-// checks how many views there are. If Pods run on a quarter of the nodes, it also checks that replacing
-// them sends no more bytes than with zone hints.
+// TestNodeHintsCost compares the costs of node hints and zone hints, without gRPC. There is a
+// stream from each node. All Pods are replaced one after the other, and then one endpoint briefly
+// has no hint. The test checks the number of views. If Pods run on a quarter of the nodes,
+// replacing them must send no more bytes than with zone hints.
 func TestNodeHintsCost(t *testing.T) {
 	nodes := *hintNodes
 	for _, endpoints := range []int{nodes / 4, nodes} {
@@ -236,7 +238,7 @@ func TestNodeHintsCost(t *testing.T) {
 				with := f.cost(func() { f.set(0, last) })
 				t.Logf("%d nodes, %d endpoints, node hints %t: begin %v; roll %v, at most %d views",
 					nodes, endpoints, forNodes, begun, rolled[i], most)
-				t.Logf("one has no hint: %v; it has: %v", without, with)
+				t.Logf("one endpoint without hint: %v; with hint: %v", without, with)
 				stop()
 				streams.Wait()
 				want := hintZones
@@ -250,7 +252,7 @@ func TestNodeHintsCost(t *testing.T) {
 			})
 		}
 		if endpoints < nodes && rolled[1].bytes > rolled[0].bytes {
-			t.Errorf("with node hints the streams were sent %d bytes, and %d with zone hints",
+			t.Errorf("streams got %d bytes with node hints, and %d with zone hints",
 				rolled[1].bytes, rolled[0].bytes)
 		}
 	}

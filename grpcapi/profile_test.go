@@ -19,9 +19,9 @@ func TestProfileFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		authority string
 		key       federation.ProfileKey
-		profile   *federation.Profile // nil: none is published
+		profile   *federation.Profile // if nil, none is published
 		code      codes.Code
-		want      string // message of the status
+		want      string // status message
 	}{
 		"P-01 no service name": {"linkerd.io", webKey, nil, codes.InvalidArgument, "Invalid authority: linkerd.io"},
 		"P-02 external name": {
@@ -61,9 +61,8 @@ func TestProfileFirst(t *testing.T) {
 	}
 }
 
-// TestProfileOfTheClientsNamespace: the client's namespace is a part of the key unless
-// it is the service's (P-05). A ServiceProfile is encoded once, whatever namespaces its clients are in, or pretend
-// to be in.
+// TestProfileOfTheClientsNamespace checks that the client's namespace is part of the key unless it
+// is the service's (P-05). A ServiceProfile is encoded once for clients of all namespaces.
 func TestProfileOfTheClientsNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -94,8 +93,8 @@ func TestProfileOfTheClientsNamespace(t *testing.T) {
 	})
 }
 
-// TestProfileUnderALiveStream checks that only the first message can be replaced by a status code,
-// that no profile is sent twice, and that rejected and ambiguous profiles change nothing.
+// TestProfileUnderALiveStream checks that only the first message can be replaced by a status code.
+// No profile is sent twice, and rejected and ambiguous profiles change nothing.
 func TestProfileUnderALiveStream(t *testing.T) {
 	type step struct {
 		profile *federation.Profile
@@ -235,7 +234,7 @@ func TestProfilePace(t *testing.T) {
 	})
 }
 
-// TestProfileStall checks that a stalled stream counts for its service, or as an endpoint's.
+// TestProfileStall checks that a stalled stream counts for its service, or for an endpoint.
 func TestProfileStall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		authority string
@@ -269,12 +268,12 @@ func TestProfileStall(t *testing.T) {
 				time.Sleep(time.Minute - time.Nanosecond)
 				if n := m.profileOverflow.count("web.shop.svc.cluster.local", "80"); n != 0 ||
 					value(m.endpointProfileOverflow) != 0 {
-					t.Errorf("%d before any stall", n)
+					t.Errorf("%d overflows before any stall", n)
 				}
 				time.Sleep(time.Nanosecond)
 				c.fails(t, codes.Unavailable, "not read an update")
 				if c.status.Code() != codes.Unavailable {
-					t.Errorf("the transport was given %v", c.status)
+					t.Errorf("the transport got the status %v", c.status)
 				}
 				if !slices.Equal(stalled, []string{tc.authority}) {
 					t.Errorf("reported as %q", stalled)
@@ -284,7 +283,7 @@ func TestProfileStall(t *testing.T) {
 					services += m.profileOverflow.count("web.shop.svc.cluster.local", "80")
 				}
 				if tc.service && (services != 2 || endpoints != 0) || !tc.service && (services != 0 || endpoints != 1) {
-					t.Errorf("counted as %d services', %v endpoints'", services, endpoints)
+					t.Errorf("counted %d for services and %v for endpoints", services, endpoints)
 				}
 			})
 		})

@@ -14,7 +14,7 @@ import (
 	"isthmus/federation"
 )
 
-// longest is a name that is as long as those of Services and namespaces may be.
+// longest is the longest valid name of a Service or namespace.
 var longest = strings.Repeat("x", 63)
 
 // Behaviours: G-01.
@@ -73,9 +73,9 @@ func TestParseAuthority(t *testing.T) {
 			t.Errorf("%q: got %+v, %v; want InvalidArgument, %s", authority, got, err, message)
 		}
 		_, other := parseDestination(authority, "cluster.local")
-		for _, err := range []error{err, other} { // it repeats a bounded part of what was asked
+		for _, err := range []error{err, other} { // the error quotes a bounded part of the request
 			if text := status.Convert(err).Message(); len(text) > 2*maxQuoted || !utf8.ValidString(text) {
-				t.Errorf("%.20q...: a text of %d bytes", authority, len(text))
+				t.Errorf("%.20q...: the error has %d bytes", authority, len(text))
 			}
 		}
 	}
@@ -100,21 +100,21 @@ func FuzzAuthority(f *testing.F) {
 			}
 			return
 		}
-		// What was understood is spelled out in the authority, in that order.
+		// The authority contains the parsed parts in this order.
 		host := got.service.Name + "." + got.service.Namespace + ".svc.cluster.local"
 		if got.instance != "" {
 			host = got.instance + "." + host
 		}
 		if max(len(got.service.Name), len(got.service.Namespace), len(got.instance)) > 63 {
-			t.Fatalf("%q was read as %+v", authority, got)
+			t.Fatalf("%q was parsed as %+v", authority, got)
 		}
 		if got.service.Name == "" || got.service.Namespace == "" || got.port == 0 ||
 			!strings.Contains(authority, host) {
-			t.Fatalf("%q was read as %+v", authority, got)
+			t.Fatalf("%q was parsed as %+v", authority, got)
 		}
 		again, err := parseAuthority(host, "cluster.local")
 		if again.port = got.port; err != nil || again != got {
-			t.Fatalf("%q was read as %+v, its host %q as %+v, %v", authority, got, host, again, err)
+			t.Fatalf("%q was parsed as %+v, its host %q as %+v, %v", authority, got, host, again, err)
 		}
 	})
 }
@@ -159,7 +159,8 @@ func TestParseToken(t *testing.T) {
 	}
 }
 
-// TestPlainToken: what proxies send needs no encoding/json, and what is unusual is left to it.
+// TestPlainToken checks that tokens of proxies are parsed without encoding/json. Unusual tokens are
+// left to encoding/json.
 func TestPlainToken(t *testing.T) {
 	for s, plain := range map[string]bool{
 		`{"ns":"a","nodeName":"b","pod":"c"}`:                       true,
@@ -181,18 +182,18 @@ func TestPlainToken(t *testing.T) {
 	} {
 		got, ok := plainToken(s)
 		if ok != plain {
-			t.Errorf("%q: read %v", s, ok)
+			t.Errorf("%q: parsed %v", s, ok)
 		}
 		asJSON(t, s, got, ok)
 	}
 }
 
-// asJSON checks that what has been read is what encoding/json reads.
+// asJSON checks that a parsed token equals the result of encoding/json.
 func asJSON(t *testing.T, s string, got token, ok bool) {
 	t.Helper()
 	var want token
 	if err := json.Unmarshal([]byte(s), &want); ok && (err != nil || got != want) {
-		t.Errorf("%q: got %+v, and JSON has %+v, %v", s, got, want, err)
+		t.Errorf("%q: got %+v, encoding/json returns %+v, %v", s, got, want, err)
 	}
 }
 
@@ -220,12 +221,12 @@ func FuzzToken(f *testing.F) {
 		if len(got.Namespace) > 63 || len(got.Node) > 253 || len(got.Pod) > 253 {
 			t.Fatalf("%q: got %+v", s, got)
 		}
-		// Everything else comes out of JSON, which knows no invalid UTF-8.
+		// All other tokens come from encoding/json, which returns valid UTF-8.
 		if !utf8.ValidString(got.Namespace + got.Node + got.Pod) {
 			t.Fatalf("%q: got %+v", s, got)
 		}
 		if got != (token{}) && !strings.Contains(s, "{") {
-			t.Fatalf("%q is no object, and was read as %+v", s, got)
+			t.Fatalf("%q is not an object, but was parsed as %+v", s, got)
 		}
 	})
 }
@@ -302,21 +303,21 @@ func FuzzDestination(f *testing.F) {
 			}
 			return
 		}
-		// Either an address in its only form, or what a Get would have read.
+		// The destination is an address in canonical form, or the result of parsing for a Get.
 		want, err := parseAuthority(authority, "cluster.local")
 		switch {
 		case err == nil:
 			if got != (federation.ProfileKey{Service: want.service, Instance: want.instance, Port: want.port}) {
-				t.Fatalf("%q was read as %+v, for a Get as %+v", authority, got, want)
+				t.Fatalf("%q was parsed as %+v, for a Get as %+v", authority, got, want)
 			}
 		case got != (federation.ProfileKey{Addr: got.Addr}),
 			got.Addr.Addr().Zone() != "",
 			got.Addr.Addr().Is4In6(),
 			got.Addr.Port() == 0:
-			t.Fatalf("%q was read as %+v", authority, got)
+			t.Fatalf("%q was parsed as %+v", authority, got)
 		default:
 			if again, err := parseDestination(got.Addr.String(), "cluster.local"); err != nil || again != got {
-				t.Fatalf("%q was read as %+v, and that as %+v, %v", authority, got, again, err)
+				t.Fatalf("%q was parsed as %+v, and its address as %+v, %v", authority, got, again, err)
 			}
 		}
 	})

@@ -22,7 +22,7 @@ import (
 	"isthmus/internal/panics"
 )
 
-// dial serves the world, and connects to it as a proxy does.
+// dial serves the world in memory, and returns a connection to the server.
 func (w *world) dial(t testing.TB) *grpc.ClientConn {
 	t.Helper()
 	lis := bufconn.Listen(1 << 16)
@@ -61,7 +61,7 @@ func listening(t testing.TB, g *grpc.Server) string {
 	return lis.Addr().String()
 }
 
-// get opens a Get, and ends it with the test.
+// get opens a Get that ends with the test.
 func get(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Destination_GetClient, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -74,7 +74,7 @@ func get(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Desti
 	return s, cancel
 }
 
-// receive receives a message, and fails unless it is the one wanted.
+// receive receives a message. The test fails if the message differs from want.
 func receive(t testing.TB, s pb.Destination_GetClient, want string) {
 	t.Helper()
 	m, err := s.Recv()
@@ -91,7 +91,7 @@ func TestHugeRequest(t *testing.T) {
 	w := newWorld(t, Options{})
 	s, _ := get(t, w.dial(t), strings.Repeat("x", maxRequest), "")
 	if _, err := s.Recv(); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("it ends with %v", err)
+		t.Errorf("the call ends with %v", err)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if n := supervisor.Count(panics.Stream); n != 1 {
-		t.Errorf("%v panics counted", n)
+		t.Errorf("%v panics were counted", n)
 	}
 	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 1 })
 	if all, idle, _ := w.server.getViews.count(); all-idle != 1 {
@@ -139,8 +139,8 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 	receive(t, good, "add 10.0.0.2:80")
 }
 
-// TestConcurrentStreams checks that calls beyond the limit of a connection wait until others end,
-// and that other connections do not wait.
+// TestConcurrentStreams checks that calls beyond the limit of a connection wait until others end.
+// Other connections do not wait.
 func TestConcurrentStreams(t *testing.T) {
 	w := newWorld(t, Options{ConcurrentStreams: 2})
 	w.offer("", pods("10.0.0.1:80")...)
@@ -166,7 +166,7 @@ func TestConcurrentStreams(t *testing.T) {
 	}
 	last()
 	if err := <-begun; err != nil {
-		t.Error("the one that waited: ", err)
+		t.Error("the waiting call failed: ", err)
 	}
 }
 

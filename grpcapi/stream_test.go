@@ -21,7 +21,7 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// sees fails unless these are the caller's messages since the last call.
+// sees checks the messages that the caller has received since the last call.
 func (c *caller) sees(t *testing.T, want string) []received {
 	t.Helper()
 	synctest.Wait()
@@ -32,8 +32,7 @@ func (c *caller) sees(t *testing.T, want string) []received {
 	return m
 }
 
-// fails fails unless the stream has ended with that code, and a message that
-// contains the text.
+// fails checks that the stream has ended with the code and a message that contains text.
 func (c *caller) fails(t *testing.T, code codes.Code, text string) {
 	t.Helper()
 	synctest.Wait()
@@ -55,9 +54,9 @@ func TestPace(t *testing.T) {
 		c := w.get(webAddr, "")
 		defer c.hangUp()
 		time.Sleep(time.Second)
-		w.offer("", pods("10.0.0.2:80")...) // a lone change goes out at once
+		w.offer("", pods("10.0.0.2:80")...) // a single change is sent at once
 		synctest.Wait()
-		for i := range 4 { // what follows waits, and is one step
+		for i := range 4 { // the next changes wait and become one step
 			time.Sleep(10 * time.Millisecond)
 			w.offer("", pods("10.0.0.2:80", []string{"10.0.0.3:80", "10.0.0.4:80"}[i%2])...)
 		}
@@ -73,8 +72,8 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestConflation checks that a slow proxy gets one step for all sets that it missed, and never sees
-// endpoints that came and went meanwhile.
+// TestConflation checks that a slow proxy gets one step for all sets that it missed. It never sees
+// endpoints that were added and removed meanwhile.
 func TestConflation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -103,20 +102,20 @@ func TestStall(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		c.gate <- struct{}{}
 		c.sees(t, "add 10.0.0.1:80")
-		time.Sleep(time.Hour) // with nothing to send, nothing stalls
+		time.Sleep(time.Hour) // a stream without messages does not stall
 		c.sees(t, "")
 		w.offer("", pods("10.0.0.2:80")...)
 		time.Sleep(59 * time.Second)
-		c.gate <- struct{}{} // the add; the remove gets a minute of its own
+		c.gate <- struct{}{} // the add; the remove then has its own minute
 		time.Sleep(time.Minute - time.Nanosecond)
 		c.sees(t, "add 10.0.0.2:80")
 		if n := w.server.metrics.getOverflow.count(webAddr); n != 0 {
-			t.Errorf("%d before any stall", n)
+			t.Errorf("%d overflows before any stall", n)
 		}
 		time.Sleep(time.Nanosecond)
 		c.fails(t, codes.Unavailable, "not read an update")
 		if c.status.Code() != codes.Unavailable {
-			t.Errorf("the transport was given %v", c.status)
+			t.Errorf("the transport got the status %v", c.status)
 		}
 		if n := w.server.metrics.getOverflow.count(webAddr); n != 1 || !slices.Equal(stalled, []string{webAddr}) {
 			t.Errorf("counted %v times, reported as %q", n, stalled)
@@ -124,7 +123,7 @@ func TestStall(t *testing.T) {
 	})
 }
 
-// addressProfile is the profile of an address.
+// addressProfile returns the profile of an address.
 func addressProfile(opaque bool) *federation.Profile {
 	return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Opaque: opaque})
 }
@@ -163,7 +162,7 @@ func TestTurns(t *testing.T) {
 		get.hangUp()
 		profile.hangUp()
 		if n, want := len(w.server.turns), cap(w.server.turns)-1; n != want {
-			t.Errorf("%d turns are taken, not %d", n, want)
+			t.Errorf("%d turns are taken, want %d", n, want)
 		}
 	})
 }
@@ -261,8 +260,8 @@ func TestPanicEndsTurn(t *testing.T) {
 	}
 }
 
-// TestTurnLastsForProduction: a stream has its turn until its messages are encoded. Its view's
-// lock, without which it can't look for them, makes it wait there.
+// TestTurnLastsForProduction checks that a stream keeps its turn until its messages are encoded.
+// The test holds the lock of the view, which the stream needs for encoding.
 func TestTurnLastsForProduction(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1})
 	w.offer("", pods("10.0.0.1:80")...)
@@ -281,10 +280,10 @@ func TestTurnLastsForProduction(t *testing.T) {
 	wiretest.Until(t, "no turn", func() bool { return len(w.server.turns) == 0 })
 }
 
-// fanout is many streams whose messages are only counted.
+// fanout is a world with many streams whose messages are only counted.
 type fanout struct {
 	*world
-	change func(turn int) // publishes what all streams send in that turn, 0 or 1
+	change func(turn int) // publishes the state of that turn, 0 or 1
 	turn   int
 	sinks  []void
 	wg     sync.WaitGroup
@@ -294,7 +293,7 @@ type fanout struct {
 	stop   context.CancelFunc
 }
 
-// void counts messages, and drops them.
+// void is the transport of a stream. It counts messages and discards them.
 type void struct{ f *fanout }
 
 func (v *void) SendMsg(any) error {
@@ -306,8 +305,8 @@ func (v *void) SendMsg(any) error {
 
 func (v *void) WriteStatus(*status.Status) error { return nil }
 
-// newFanout opens n Get streams of a service with 50 endpoints in each of three
-// clusters, and waits until all have their first message.
+// newFanout opens n Get streams of a service with 50 endpoints in each of three clusters. It waits
+// until all streams have their first message.
 func newFanout(t testing.TB, n int) *fanout {
 	f := &fanout{world: newWorld(t, Options{Pace: -1, Messages: wire.Options{H2Upgrade: true}, Log: zap.NewNop()})}
 	for i, c := range []federation.ClusterName{"", "east", "north"} {
@@ -323,7 +322,7 @@ func newFanout(t testing.TB, n int) *fanout {
 	return f
 }
 
-// newProfileFanout likewise opens GetProfile streams of a service.
+// newProfileFanout opens n GetProfile streams of a service.
 func newProfileFanout(t testing.TB, n int) *fanout {
 	f := &fanout{world: newWorld(t, Options{Pace: -1, Messages: wire.Options{H2Upgrade: true}, Log: zap.NewNop()})}
 	profiles := [2]*federation.Profile{
@@ -369,8 +368,7 @@ func (f *fanout) step() {
 	<-f.all
 }
 
-// rest waits until all streams sleep again, so that a measurement counts nothing of
-// the step before.
+// rest waits until all streams are idle, so that a measurement does not include the previous step.
 func (f *fanout) rest() {
 	for range 100 {
 		runtime.Gosched()
@@ -384,7 +382,7 @@ func TestSharedStepsAllocateNothingPerStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const streams = 2000
 			f := open(t, streams)
-			f.step() // timers and the like
+			f.step() // allocates timers and other long-lived objects
 			f.rest()
 			allocs := testing.AllocsPerRun(20, f.step)
 			t.Logf("%v allocations for a step of %d streams", allocs, streams)

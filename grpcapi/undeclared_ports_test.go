@@ -15,7 +15,7 @@ import (
 
 func webAt(port int) string { return fmt.Sprintf("web.shop.svc.cluster.local:%d", port) }
 
-// openUndeclared opens a stream of each of these ports of web, which has one endpoint.
+// openUndeclared opens a stream of web for each of count ports from first on. web has one endpoint.
 func (w *world) openUndeclared(t *testing.T, first, count int) (all []*caller) {
 	t.Helper()
 	for port := first; port < first+count; port++ {
@@ -27,8 +27,8 @@ func (w *world) openUndeclared(t *testing.T, first, count int) (all []*caller) {
 }
 
 // TestUndeclaredPortsAreBounded checks that a Service has at most 64 undeclared ports with views.
-// Only streams of further undeclared ports are refused, until a port's last stream ends. Idle views
-// do not count.
+// Streams of further undeclared ports are refused until a port's last stream ends. Idle views do
+// not count.
 func TestUndeclaredPortsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -63,15 +63,15 @@ func TestUndeclaredPortsAreBounded(t *testing.T) {
 		for _, c := range all[1:] {
 			c.hangUp()
 		}
-		w.views(t, 1, 1) // of the declared port
+		w.views(t, 1, 1) // the view of the declared port
 		for _, c := range w.openUndeclared(t, 3000, federation.MaxUndeclaredPorts) {
 			c.hangUp()
 		}
 	})
 }
 
-// TestUndeclaredPortsByService checks that each Service has its own limit, and that a Service that
-// does not exist has none.
+// TestUndeclaredPortsByService checks that each Service has its own limit. A Service that does not
+// exist has none.
 func TestUndeclaredPortsByService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -112,7 +112,7 @@ func TestUndeclaredPortsWhilePending(t *testing.T) {
 		for i, c := range all[1:] {
 			c.sees(t, fmt.Sprintf("add 10.0.0.1:%d", 1001+i))
 		}
-		all = append(all, w.openUndeclared(t, 2000, 1)...) // in the place of port 1000
+		all = append(all, w.openUndeclared(t, 2000, 1)...) // replaces port 1000
 		w.get(webAt(2001), "").fails(t, codes.ResourceExhausted, "64 other undeclared ports")
 		for _, c := range all {
 			c.hangUp()
@@ -144,8 +144,8 @@ func TestIdleViewsWhilePending(t *testing.T) {
 	})
 }
 
-// TestRefusedViewsAreNotShared checks that a stream is served when a port is free, even if an
-// earlier refused stream of its port is still open.
+// TestRefusedViewsAreNotShared checks that a stream is served when a port is free. This holds even
+// if an earlier refused stream of its port is still open.
 func TestRefusedViewsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})
@@ -163,13 +163,13 @@ func TestRefusedViewsAreNotShared(t *testing.T) {
 		}
 		w.views(t, 0, 0)
 		if n := w.server.viewMemory.inUse(); n != 0 {
-			t.Errorf("%d bytes are in use after all", n)
+			t.Errorf("%d bytes are in use at the end", n)
 		}
 	})
 }
 
 // TestPortsCeaseToBeDeclared checks that open streams stay open when their ports become undeclared
-// and when their clients change zones. New ports are refused until fewer than 64 are left.
+// or their clients change zones. New ports are refused until fewer than 64 are left.
 func TestPortsCeaseToBeDeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -193,7 +193,7 @@ func TestPortsCeaseToBeDeclared(t *testing.T) {
 		all = append(all[3:], w.openUndeclared(t, 3000, 1)...)
 		for _, c := range append(all, c, other) {
 			if c.over() {
-				t.Error("a stream that was served has ended")
+				t.Error("a served stream ended")
 			}
 			c.hangUp()
 		}
@@ -225,7 +225,7 @@ func TestUndeclaredPortsMetrics(t *testing.T) {
 		w.expect(t, "endpoints_", of("0", 2, 3)...)
 		w.declare("", 80, 1001)
 		var want []string
-		undeclared, declared := of("0", 1, 4), of("1001", 1, 0) // the change counts where the port was before
+		undeclared, declared := of("0", 1, 4), of("1001", 1, 0) // the change counts for the previous port
 		for i := range undeclared {
 			want = append(want, undeclared[i], declared[i])
 		}

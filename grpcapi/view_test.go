@@ -13,7 +13,7 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// views checks the number of all and of idle views of Get streams.
+// views checks the numbers of all views and of idle views of Get streams.
 func (w *world) views(t *testing.T, all, idle int) {
 	t.Helper()
 	synctest.Wait()
@@ -22,8 +22,8 @@ func (w *world) views(t *testing.T, all, idle int) {
 	}
 }
 
-// TestFramesAreShared checks that streams with the same key send the same bytes, for first messages
-// and steps, and also after they missed the same sets.
+// TestFramesAreShared checks that streams with the same key send the same bytes, in first messages
+// and in steps. This also holds after they missed the same sets.
 func TestFramesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -72,10 +72,10 @@ func TestIdleViewsStayForAWhile(t *testing.T) {
 		if got := again.sees(t, "add 10.0.0.1:80")[0].frame; got != frame {
 			t.Error("a warm view encoded its set again")
 		}
-		time.Sleep(time.Minute) // in use: nothing expires
+		time.Sleep(time.Minute) // views in use do not expire
 		w.views(t, 1, 0)
 		again.hangUp()
-		w.offer("", pods("10.0.0.2:80")...) // idle views are kept up to date
+		w.offer("", pods("10.0.0.2:80")...) // idle views are updated
 		third := w.get(webAddr, "")
 		third.sees(t, "add 10.0.0.2:80")
 		third.hangUp()
@@ -117,11 +117,11 @@ func testIdleViewsAreBounded(t *testing.T, bound Options, kept int) {
 			_, ok := w.server.getViews.all[federation.Key{Service: web, Port: uint16(p)}]
 			w.server.getViews.mu.Unlock()
 			if ok != warm {
-				t.Errorf("port %d: kept is %v", p, ok)
+				t.Errorf("port %d: cached is %v", p, ok)
 			}
 		}
 		if n := w.server.getViews.weight; n != (small+endpointBytes)*kept {
-			t.Errorf("they take %d bytes", n)
+			t.Errorf("idle views use %d bytes", n)
 		}
 		again := w.get(port(5), "")
 		again.sees(t, "add 10.0.0.1:80 10.0.0.2:80")
@@ -129,7 +129,7 @@ func testIdleViewsAreBounded(t *testing.T, bound Options, kept int) {
 		time.Sleep(time.Minute)
 		w.views(t, 0, 0)
 		if n := w.server.getViews.weight; n != 0 {
-			t.Errorf("%d bytes without views", n)
+			t.Errorf("%d bytes are in use without views", n)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestEmptyViewsAreNotKept(t *testing.T) {
 	})
 }
 
-// TestStepsAreBounded checks that a view caches few steps to its newest set, and none to older
+// TestStepsAreBounded checks that a view caches few steps to its newest set, and no steps to older
 // sets.
 func TestStepsAreBounded(t *testing.T) {
 	set := func(v uint64) *federation.Set {
@@ -165,22 +165,22 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 	one, other := v.lazy(set(0), newest, false), v.lazy(set(0), newest, false)
 	if one == other {
-		t.Error("steps from different sets are one")
+		t.Error("steps from different sets are shared")
 	}
 	if from := one.from; v.lazy(from, newest, true) == v.lazy(from, newest, false) {
-		t.Error("a step that sends everything and one that does not are one")
+		t.Error("a full step and a partial step are shared")
 	}
 	v.messages(set(1), set(2), false) // for a late stream
 	if len(v.steps) != maxSteps || slices.ContainsFunc(v.steps, func(f *lazyFrames) bool { return f.to != newest }) {
-		t.Errorf("%d steps are kept, or some to an older set", len(v.steps))
+		t.Errorf("%d steps are cached, or some to an older set", len(v.steps))
 	}
 	if v.messages(newest, set(101), false); len(v.steps) != 1 {
-		t.Errorf("%d steps to the newest set", len(v.steps))
+		t.Errorf("%d steps to the newest set are cached", len(v.steps))
 	}
 }
 
-// TestFirstMessagesAreShared checks that streams that begin with the newest set share its messages,
-// for large sets only for a while.
+// TestFirstMessagesAreShared checks that streams that begin with the newest set share its messages.
+// Those of large sets are shared only for a while.
 func TestFirstMessagesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := func(version uint64, endpoints int) *federation.Set {
@@ -196,27 +196,26 @@ func TestFirstMessagesAreShared(t *testing.T) {
 		one := v.lazy(nil, newest, false)
 		time.Sleep(firstKept - time.Nanosecond)
 		if v.lazy(nil, newest, false) != one {
-			t.Error("they were encoded again")
+			t.Error("the first messages were encoded again")
 		}
 		other := v.lazy(nil, set(2, manyEndpoints), false)
 		time.Sleep(time.Nanosecond)
 		if !kept(other) {
-			t.Error("those of a newer set went early")
+			t.Error("the messages of a newer set were dropped early")
 		}
 		time.Sleep(firstKept)
 		if kept(other) {
-			t.Error("those of a large set are kept")
+			t.Error("the messages of a large set are still cached")
 		}
 		small := v.lazy(nil, set(3, manyEndpoints-1), false)
 		time.Sleep(2 * firstKept)
 		if !kept(small) {
-			t.Error("those of a small set are not kept")
+			t.Error("the messages of a small set are not cached")
 		}
 	})
 }
 
-// TestIdleViewsExpireOneByOne checks that each view is closed when it has been idle for long enough
-// itself.
+// TestIdleViewsExpireOneByOne checks that each view is closed when its own idle time is over.
 func TestIdleViewsExpireOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: 10 * time.Second})
@@ -233,7 +232,7 @@ func TestIdleViewsExpireOneByOne(t *testing.T) {
 		use(80)
 		time.Sleep(8*time.Second - time.Nanosecond)
 		w.views(t, 3, 3)
-		for i, after := range []time.Duration{time.Nanosecond, time.Second, time.Second} { // ports 81, 82, 80
+		for i, after := range []time.Duration{time.Nanosecond, time.Second, time.Second} { // of ports 81, 82, 80
 			time.Sleep(after)
 			w.views(t, 2-i, 2-i)
 		}
@@ -249,7 +248,7 @@ func TestNoWatch(t *testing.T) {
 			func() {
 				defer func() {
 					if cause := recover(); cause != "cursed destination" {
-						t.Errorf("it ends with %v", cause)
+						t.Errorf("the call ends with %v", cause)
 					}
 				}()
 				serve(t.Context(), newProfileStream(w.server, webKey, nil, nil))
@@ -289,7 +288,7 @@ func TestRejectedProfileByHistory(t *testing.T) {
 		same("web routes a opaque", a, b)
 		same("web opaque", late, later)
 		a.hangUp()
-		again := open() // the same proxy, reconnected: its history is gone
+		again := open() // the same proxy has reconnected without its history
 		again.sees(t, "web opaque")
 		w.profiles.put(webKey, wiretest.WebProfile("c"))
 		same("web routes c", b, late, later, again)
@@ -348,11 +347,11 @@ func TestMadeUpDestinations(t *testing.T) {
 				}
 				w.profileViews(t, x.kept, x.kept)
 				if n := w.server.profileViews.weight; n != x.kept*viewBytes {
-					t.Errorf("they take %d bytes", n)
+					t.Errorf("idle views use %d bytes", n)
 				}
 				for _, v := range w.server.profileViews.all {
 					if len(v.variants) != 0 {
-						t.Errorf("%d messages of an idle view", len(v.variants))
+						t.Errorf("an idle view has %d messages", len(v.variants))
 					}
 				}
 			})

@@ -20,7 +20,7 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// world is a server, with its table and its directory.
+// world is a server with a table and a directory.
 type world struct {
 	table    *federation.Table
 	clusters map[federation.ClusterName]*cluster
@@ -119,7 +119,7 @@ func pods(addrs ...string) []*federation.Endpoint {
 type cluster struct {
 	mu       sync.Mutex
 	shares   map[federation.ServiceID]federation.Share
-	declared []uint16 // the ports of all services; nil: the shares are for any port as they are
+	declared []uint16 // the ports of all services; if nil, shares apply to any port
 }
 
 func (c *cluster) put(id federation.ServiceID, s federation.Share) {
@@ -134,7 +134,7 @@ func (c *cluster) Reader(id federation.ServiceID, port uint16) federation.Reader
 	return reader{c, id, port}
 }
 
-// declare sets the ports of all services.
+// declare sets the declared ports of all services.
 func (w *world) declare(c federation.ClusterName, ports ...uint16) {
 	to := w.clusters[c]
 	to.mu.Lock()
@@ -185,7 +185,6 @@ type reader struct {
 
 func (r reader) Read() federation.Share { return r.c.at(r.c.read(r.id), r.id, r.port) }
 
-// directory is a Directory.
 type directory struct {
 	*nodes
 	*destinations
@@ -236,8 +235,8 @@ type destinations struct {
 
 type destination struct {
 	federation.Latest[*federation.Profile]
-	watches int // open ones
-	opened  int // ever
+	watches int // number of open watches
+	opened  int // number of watches ever opened
 }
 
 func (d *destinations) at(k federation.ProfileKey) *destination {
@@ -276,7 +275,7 @@ func (d *destinations) put(k federation.ProfileKey, p *federation.Profile) {
 	d.at(k).Set(p)
 }
 
-// open is the number of open watches.
+// open returns the number of open watches.
 func (d *destinations) open() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -303,7 +302,8 @@ func endpointProfile(e *federation.Endpoint) *federation.Profile {
 	return &federation.Profile{Endpoint: e}
 }
 
-// profileViews checks the number of all and of idle profile views, and that each has one watch.
+// profileViews checks the numbers of all profile views and of idle ones, and that each has one
+// watch.
 func (w *world) profileViews(t *testing.T, all, idle int) {
 	t.Helper()
 	synctest.Wait()
@@ -311,7 +311,7 @@ func (w *world) profileViews(t *testing.T, all, idle int) {
 		t.Fatalf("%d views, %d of them idle; want %d, %d", a, i, all, idle)
 	}
 	if n := w.profiles.open(); n != all {
-		t.Fatalf("%d watches of %d views", n, all)
+		t.Fatalf("%d watches, want %d", n, all)
 	}
 }
 
@@ -332,21 +332,21 @@ func lines(messages []received) string {
 	return strings.Join(all, "; ")
 }
 
-// caller is a proxy without a network. It is the transport of its stream, and holds the received
+// caller is a proxy without a network. It is the transport of its stream and stores the received
 // messages.
 type caller struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the handler has returned
-	err    error         // its result
+	err    error         // returned by the handler
 
-	profile  bool          // a GetProfile, not a Get
-	explains bool          // of a Get: it has the metadata that asks for tiers
-	gate     chan struct{} // nil: messages are taken at once; else one per value, all once it is closed
+	profile  bool          // whether the call is a GetProfile
+	explains bool          // whether a Get has the metadata that requests tiers
+	gate     chan struct{} // if nil, messages are received at once; otherwise, one per value, and all once closed
 
 	mu       sync.Mutex
 	messages []received
-	status   *status.Status // written from outside
+	status   *status.Status // set by WriteStatus
 }
 
 // received is an update of a Get, or a profile of a GetProfile.
@@ -439,7 +439,7 @@ func (c *caller) take() []received {
 	return m
 }
 
-// hangUp ends the stream as its client would, and waits for the handler.
+// hangUp ends the stream like its client, and waits for the handler.
 func (c *caller) hangUp() {
 	c.cancel()
 	<-c.done

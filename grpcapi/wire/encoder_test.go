@@ -37,14 +37,14 @@ func TestLargeSets(t *testing.T) {
 			t.Errorf("%v: %d messages", tc, len(frames))
 		}
 		p := proxy{}
-		one := len(e.add(list[:1])[0].data.Materialize()) // about the size of one endpoint
+		one := len(e.add(list[:1])[0].data.Materialize()) // approximate size of one endpoint
 		for i, u := range wiretest.Decode(t, NewCodec(), frames) {
 			size := frames[i].data.Len()
 			if size > maxMessage && len(u.GetAdd().Addrs) > 1 {
 				t.Errorf("%v: message %d has %d bytes", tc, i, size)
 			}
 			if i < len(frames)-1 && size+one+8 <= maxMessage {
-				t.Errorf("%v: message %d has only %d bytes, with %d for an address", tc, i, size, one)
+				t.Errorf("%v: message %d has only %d bytes, one endpoint has %d", tc, i, size, one)
 			}
 			p.Apply(u)
 		}
@@ -78,7 +78,7 @@ func TestLargeSteps(t *testing.T) {
 		p.Apply(u)
 	}
 	if len(p.Endpoints) != 1 || len(p.Faults) > 0 {
-		t.Errorf("%d left, faults %v", len(p.Endpoints), p.Faults)
+		t.Errorf("%d endpoints remain, faults %v", len(p.Endpoints), p.Faults)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestNested(t *testing.T) {
 		got := nested([]byte("before"), 7, func(b []byte) []byte { return append(b, body...) })
 		want := protowire.AppendString(protowire.AppendTag([]byte("before"), 7, protowire.BytesType), body)
 		if !bytes.Equal(got, want) {
-			t.Errorf("%d bytes are encoded wrongly", n)
+			t.Errorf("a message of %d bytes is encoded wrongly", n)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestNoUTF8(t *testing.T) {
 		},
 	}
 	if got := wiretest.Decode(t, NewCodec(), e.Full(set))[0].GetAdd().Addrs[0].MetricLabels["pod"]; got != "a\uFFFDb" {
-		t.Errorf("a text became %q", got)
+		t.Errorf("the text became %q", got)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestNoUTF8(t *testing.T) {
 func TestShorten(t *testing.T) {
 	for n, want := range map[int]int{maxTier: maxTier, maxTier + 1: maxTier + 3, 4000: maxTier + 3} {
 		if got := shorten(strings.Repeat("x", n)); len(got) != want {
-			t.Errorf("a name of %d bytes has %d", n, len(got))
+			t.Errorf("a name of %d bytes is shortened to %d", n, len(got))
 		}
 	}
 }
@@ -278,15 +278,14 @@ func TestSharedLabels(t *testing.T) {
 	}
 }
 
-// proxy applies updates as linkerd2-proxy does, and records updates that a server must not send.
+// proxy applies updates like linkerd2-proxy, and records updates that a server must not send.
 type proxy struct {
-	Opened    bool // an add or no_endpoints has come on this stream; to be cleared for another one
+	Opened    bool // an add or no_endpoints has arrived on this stream
 	Exists    bool
 	Endpoints map[netip.AddrPort]*pb.WeightedAddr // with all their labels
-	Faults    []string                            // what the server sent, but must not
+	Faults    []string                            // updates that the server must not send
 }
 
-// Apply applies an update.
 func (p *proxy) Apply(u *pb.Update) {
 	switch u := u.Update.(type) {
 	case *pb.Update_Add:
@@ -304,7 +303,7 @@ func (p *proxy) Apply(u *pb.Update) {
 				labels = make(map[string]string)
 			}
 			if labels["zone_locality"] != "unknown" {
-				delete(labels, "zone_locality") // a proxy reads it from the address only
+				delete(labels, "zone_locality") // a proxy reads this label only from the address
 			}
 			maps.Copy(labels, a.MetricLabels)
 			a := proto.Clone(a).(*pb.WeightedAddr)
@@ -335,7 +334,7 @@ func (p *proxy) Apply(u *pb.Update) {
 
 func (p *proxy) fault(s string) { p.Faults = append(p.Faults, s) }
 
-// Addrs returns the addresses that the proxy has, in order.
+// Addrs returns the addresses of the endpoints, sorted.
 func (p *proxy) Addrs() []netip.AddrPort {
 	return slices.SortedFunc(maps.Keys(p.Endpoints), netip.AddrPort.Compare)
 }

@@ -18,11 +18,11 @@ func TestSpread(t *testing.T) {
 		list := scattered(t)
 		got := spread(list)
 		if !slices.Equal(got, spread(rapid.Permutation(list).Draw(t, "order"))) {
-			t.Fatal("the order depends on more than the endpoints")
+			t.Fatal("the order does not depend only on the endpoints")
 		}
 		all := countZones(got)
 		if len(got) != len(list) || !slices.Equal(addresses(got), addresses(list)) {
-			t.Fatalf("%d endpoints of %d, or others", len(got), len(list))
+			t.Fatalf("got %d endpoints of %d, or different ones", len(got), len(list))
 		}
 		m := rapid.IntRange(0, len(list)).Draw(t, "fit")
 		some := countZones(got[:m])
@@ -58,7 +58,7 @@ func TestSpreadStays(t *testing.T) {
 			}
 		}
 		if most := 2 * len(countZones(list).zones); fresh > most {
-			t.Fatalf("%d of %d endpoints were not there before, with %d zones", fresh, m, most/2)
+			t.Fatalf("%d of %d endpoints are new, with %d zones", fresh, m, most/2)
 		}
 	})
 }
@@ -94,12 +94,12 @@ func countZones(list []*federation.Endpoint) zoneCounts {
 	return n
 }
 
-// share checks that a group has its share of m among all. It may have at most one endpoint more,
-// and fewer only if the shares of other groups are rounded up.
+// share checks that a group has its share of the m first endpoints. The group may have at most one
+// endpoint more. It may have fewer only if the shares of other groups are rounded up.
 func share(t *rapid.T, group string, has, of, m, all, groups int) {
 	due := float64(m) * float64(of) / float64(all)
 	if f := float64(has); f > due+1 || f < due-float64(groups) || m >= groups && has == 0 {
-		t.Fatalf("%s has %d of %d among %d of %d, for which %.1f would be due", group, has, of, m, all, due)
+		t.Fatalf("%s has %d of %d among %d of %d, want about %.1f", group, has, of, m, all, due)
 	}
 }
 

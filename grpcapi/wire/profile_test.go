@@ -19,7 +19,7 @@ import (
 )
 
 // TestServiceProfile checks a ServiceProfile with all fields. Text that proxies would reject, or
-// write to their metrics unescaped, is replaced.
+// would write to their metrics unescaped, is replaced.
 func TestServiceProfile(t *testing.T) {
 	type M = federation.Match
 	method := func(name string) M { return M{Kind: federation.MatchMethod, Text: name} }
@@ -112,7 +112,7 @@ func TestLargeRouting(t *testing.T) {
 	held := rs.Of(large, 80)
 	for _, opaque := range []bool{false, true} {
 		if n, want := size(large, opaque), size(nil, opaque); n != want {
-			t.Errorf("%d bytes in place of the default's %d", n, want)
+			t.Errorf("the message has %d bytes, want the default's %d", n, want)
 		}
 	}
 	if !slices.Equal(reported, []int{maxRouting + 1}) {
@@ -128,7 +128,7 @@ func TestLongestNames(t *testing.T) {
 	p.Opaque, p.Port, p.Service = true, 65535, federation.ServiceID{Namespace: long, Name: long}
 	p.Name = long + "." + long + ".svc." + strings.Repeat("x", 253)
 	if n := len(marshal(serviceProfile(p))); n > maxProfile-maxRouting {
-		t.Errorf("%d bytes beside the routing", n)
+		t.Errorf("%d bytes without the routing", n)
 	}
 }
 
@@ -140,20 +140,20 @@ func TestRoutings(t *testing.T) {
 	sp.Overrides = []federation.Override{{Authority: "web-b.shop", Weight: 1}}
 	one, same, other := rs.Of(sp, 80), rs.Of(sp, 80), rs.Of(sp, 81)
 	if one != same || one == other || bytes.Equal(one.data(), other.data()) {
-		t.Error("not one routing for each port")
+		t.Error("each port does not have exactly one routing")
 	}
 	if &one.data()[0] != &same.data()[0] {
-		t.Error("encoded twice")
+		t.Error("the routing was encoded twice")
 	}
 	enc := encoderFor(t, Options{}, "")
-	for _, client := range []bool{false, true} { // each namespace's clients have a profile of their own
+	for _, client := range []bool{false, true} { // clients of each namespace have their own profile
 		frame := enc.Profile(&federation.Profile{Name: "web", Opaque: client}, one)
 		if !slices.ContainsFunc(frame.data, func(b mem.Buffer) bool { return &b.ReadOnlyData()[0] == &one.data()[0] }) {
-			t.Error("a profile has a copy of its routing")
+			t.Error("a profile does not share its routing")
 		}
 	}
 	if rs.Of(nil, 80) != rs.Of(nil, 81) {
-		t.Error("more than one default")
+		t.Error("there is more than one default routing")
 	}
 	size := func() int {
 		runtime.GC()
@@ -163,7 +163,7 @@ func TestRoutings(t *testing.T) {
 	}
 	wiretest.Until(t, "the other is forgotten", func() bool { return size() == 1 })
 	if rs.Of(sp, 80) != one {
-		t.Error("forgotten while it is used")
+		t.Error("the routing was dropped while in use")
 	}
 	runtime.KeepAlive(one)
 	wiretest.Until(t, "both are forgotten", func() bool { return size() == 0 })
@@ -176,7 +176,7 @@ func TestForgetLate(t *testing.T) {
 	now := rs.Of(sp, 80)
 	rs.forget(routingKey{sp, 80}, weak.Make(&Routing{}))
 	if rs.Of(sp, 80) != now {
-		t.Error("made again")
+		t.Error("the routing was encoded again")
 	}
 }
 

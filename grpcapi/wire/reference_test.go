@@ -251,7 +251,7 @@ func BenchmarkGetProfileEncode(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			e := encoderFor(b, Options{H2Upgrade: true, MeshedHTTP2: wiretest.HTTP2Params()}, "")
 			b.ReportAllocs()
-			for b.Loop() { // each time as if its ServiceProfile were new
+			for b.Loop() { // each time like a new ServiceProfile
 				e.Profile(p, NewRoutings(anySize).Of(p.Routes, p.Port))
 			}
 		})
