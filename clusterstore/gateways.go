@@ -85,8 +85,8 @@ func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.trac
 // late reports whether the tracker has not settled within namesTimeout.
 func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTimeout }
 
-// untilLate returns a channel that receives a value when the tracker has not settled within
-// namesTimeout. The channel is nil if the tracker has settled or has already exceeded namesTimeout.
+// untilLate returns a channel that receives a value once namesTimeout has elapsed. The channel is
+// nil if the tracker has settled or has already exceeded namesTimeout.
 func (g *linkGateways) untilLate() <-chan time.Time {
 	if g.settled() || g.late() {
 		return nil

@@ -44,9 +44,9 @@ const (
 type api struct {
 	http *http.Client
 	base *url.URL
-	// The channel holds one element while an object larger than maxSmall is in memory. Without this
-	// limit, a server could make Isthmus hold many large objects, by pausing each watch in the
-	// middle of one.
+	// The large channel holds one element while an object larger than maxSmall is in memory.
+	// Without this limit, a server could make Isthmus hold many large objects by pausing each watch
+	// in the middle of a large object.
 	large chan struct{}
 }
 
@@ -174,8 +174,9 @@ func (r *endpoint) failure(response *http.Response, contentType string) error {
 
 const maxRetryAfter = 3600 // longest accepted Retry-After, in seconds
 
-// retryAfter returns the pause that a Retry-After header requests, in seconds. A Retry-After header
-// contains a number or a date. For an invalid header or a past date, retryAfter returns zero.
+// retryAfter returns the pause, in seconds, that a Retry-After header requests. A Retry-After
+// header contains a number or a date. For an invalid header or a past date, retryAfter returns
+// zero.
 func retryAfter(text string, now time.Time) int32 {
 	if digits := strings.TrimSpace(text); digits != "" && strings.Trim(digits, "0123456789") == "" {
 		seconds, err := strconv.Atoi(digits)

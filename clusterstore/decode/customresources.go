@@ -67,8 +67,8 @@ type LinkSpec struct {
 // ProtocolOpaque is the ProxyProtocol of ports without protocol detection.
 const ProtocolOpaque = "opaque"
 
-// Server is a policy resource of Linkerd for one port of the selected Pods or ExternalWorkloads in
-// its namespace.
+// Server is a Linkerd policy resource for one port of selected Pods or ExternalWorkloads in the
+// Server's namespace.
 type Server = Resource[ServerSpec, struct{}]
 
 // ServerSpec has either a PodSelector or an ExternalWorkloadSelector. A nil selector does not
@@ -120,8 +120,8 @@ type WorkloadCondition struct {
 // of a ServiceProfile is the DNS name of the Service, including the cluster's domain.
 type ServiceProfile = Resource[ServiceProfileSpec, struct{}]
 
-// ServiceProfileSpec contains a nil element wherever a JSON list contains null. A null element is
-// never valid.
+// Each list in a ServiceProfileSpec contains a nil element wherever the JSON list contains null. A
+// null element is never valid.
 type ServiceProfileSpec struct {
 	Routes       []*RouteSpec   `json:"routes,omitempty"`
 	RetryBudget  *RetryBudget   `json:"retryBudget,omitempty"`

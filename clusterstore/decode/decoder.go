@@ -38,7 +38,7 @@ func (d *decoder[T]) decode(data []byte) error {
 	return d.table.decode(reflect.ValueOf(&d.object).Elem(), data)
 }
 
-// use calls f with a decoder, which f may use for one object.
+// use lends f a decoder for one object.
 func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	d := k.decoders.Get().(*decoder[T])
 	err := f(d)
@@ -50,7 +50,7 @@ func (k *kind[T]) use(f func(*decoder[T]) error) error {
 }
 
 // room is the memory that a decoder reuses for one object after another. Decoding an object creates
-// garbage only if the object needs more memory.
+// garbage only if the object does not fit into this memory.
 type room struct {
 	clears []func()
 }
@@ -114,7 +114,8 @@ func (s *shelf) grow(list reflect.Value) reflect.Value {
 	return list.Index(n)
 }
 
-// holds reports whether appending element n to the list would use the next free value of the shelf.
+// holds reports whether the first n elements of the list directly precede the next free value of
+// the shelf.
 func (s *shelf) holds(list reflect.Value, n int) bool {
 	if s.used == s.all.Len() || n == list.Cap() {
 		return false

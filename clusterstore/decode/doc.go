@@ -40,7 +40,7 @@
 // The reasons for the design are:
 //
 //   - The generated Unmarshal methods are not used, because they decode whole objects. Decoding a
-//     whole Pod takes more than three times the CPU time and produces 21 kB of garbage.
+//     whole Pod takes more than three times as much CPU time and produces 21 kB of garbage.
 //   - Tables set fields with reflection instead. A table is built from a list of field names and
 //     from the protobuf tags of Kubernetes' own structs. Separate functions for each field were not
 //     faster, and filtering the bytes before decoding cost more time than it saved.

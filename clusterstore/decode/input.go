@@ -57,8 +57,9 @@ func (in *input) hold() (release func(), err error) {
 	}
 }
 
-// fields reads a message of the given size. The function f receives the number and the size of each
-// field, and must read the field. If the input ends after a complete field, the result is io.EOF.
+// fields reads a message of the given size. The function f receives the field number and the size
+// of each field, and must read the field. If the input ends after a complete field, the result is
+// io.EOF.
 func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
 	for left > 0 {
 		tag, err := binary.ReadUvarint(in)

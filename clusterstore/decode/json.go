@@ -30,12 +30,12 @@ var (
 	)
 )
 
-// values reads JSON values as they arrive. To find the end of a value, each byte is scanned only
-// once. Syntax errors are not detected until a value is decoded.
+// values reads JSON values as they arrive. Finding the end of a value scans each byte only once.
+// Syntax errors are not detected until a value is decoded.
 type values struct{ *input }
 
-// first skips white space and returns the next byte without consuming it.
-func (v values) first() (byte, error) {
+// peek skips white space and returns the next byte without consuming it.
+func (v values) peek() (byte, error) {
 	for range maxBlanks {
 		c, err := v.ReadByte()
 		if err != nil {
@@ -51,7 +51,7 @@ func (v values) first() (byte, error) {
 // expect skips white space and consumes the next byte. If the byte is not the wanted byte, expect
 // returns an error.
 func (v values) expect(wanted byte) error {
-	c, err := v.first()
+	c, err := v.peek()
 	if err == nil && c != wanted {
 		err = errNoJSON
 	}
@@ -64,14 +64,14 @@ func (v values) expect(wanted byte) error {
 // elements reads a JSON object or array, and calls a function to read each element. JSON null
 // counts as an empty array.
 func (v values) elements(open, end byte, next func() error) error {
-	if c, err := v.first(); err == nil && c == 'n' {
+	if c, err := v.peek(); err == nil && c == 'n' {
 		return v.skip()
 	}
 	if err := v.expect(open); err != nil {
 		return err
 	}
 	for first := true; ; first = false {
-		c, err := v.first()
+		c, err := v.peek()
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (v values) text() (text string, err error) {
 // value reads the next JSON value and calls f with its bytes, which are valid only until f returns.
 // If the value is larger than maxObject, the result is an error.
 func (v values) value(f func(data []byte) error) error {
-	if _, err := v.first(); err != nil {
+	if _, err := v.peek(); err != nil {
 		return err
 	}
 	buffer := buffers.Get().(*[maxSmall]byte)
@@ -159,8 +159,8 @@ type scanner struct {
 	scalar          bool // the value is not a string, list or object
 }
 
-// scan returns how many bytes belong to the current value, and reports whether the value ends
-// there. A value must not begin with white space.
+// scan returns how many bytes of the data belong to the current value, and reports whether the
+// value ends within the data. A value must not begin with white space.
 func (s *scanner) scan(data []byte) (n int, ended bool) {
 	for i, c := range data {
 		switch {

@@ -26,12 +26,12 @@ type format[O Object] interface {
 	// next reads an event and calls f with its object. When the watch has ended, next returns
 	// io.EOF.
 	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, partial error) error) error
-	// decode decodes an object and calls f with the result. A non-nil error named partial means
-	// that the data is incomplete. If the object is incomplete or cannot be decoded, f receives an
-	// error and an object with only the names and the version.
+	// decode decodes an object and calls f with the result. If the partial argument is not nil, the
+	// data is incomplete. If the object is incomplete or cannot be decoded, f receives an error and
+	// an object with only the names and the version.
 	decode(data []byte, partial error, f func(O, error) error) error
-	// status converts an encoded Status to an error, or returns nil if it is not the Status of a
-	// failure.
+	// status converts an encoded Status to an error, or returns nil if the Status does not describe
+	// a failure.
 	status(data []byte) error
 }
 

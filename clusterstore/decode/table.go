@@ -66,7 +66,7 @@ func (t table) decode(into reflect.Value, data []byte) error {
 	return nil
 }
 
-// A caller may cache strings, so the decoder limits their lengths, in bytes.
+// Callers may cache strings, so the decoder limits the number of bytes in each string.
 const (
 	maxName       = 253       // of an object's name, as in API servers
 	maxText       = 16 << 10  // more than any used field may have

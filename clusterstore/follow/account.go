@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// print is a hash of an object's key, and uses much less memory than the key. API servers cannot
+// A print is a hash of an object's key, and uses much less memory than the key. API servers cannot
 // provoke collisions, because they do not know the seed of the hash.
 type print uint64
 
@@ -37,8 +37,8 @@ type account struct {
 	shared map[any]*share  // shared values by handle
 	sums   sums
 
-	// committing is true while the objects of a list move into the Store. Until the move ends, the
-	// memory cap is not updated, because it would count the old objects in addition to the new
+	// committing is true while the objects of a list move into the Store. During the move, the
+	// MemoryCap is not updated, because the sums include the old objects in addition to the new
 	// ones.
 	committing      bool
 	counted, staged int64 // bytes that the memory cap currently counts for the resource

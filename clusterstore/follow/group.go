@@ -34,7 +34,7 @@ type Options struct {
 	// Contain, if set, must call the follow function and recover from any panic in this function.
 	// After a panic, Contain must call [Group.Fail].
 	Contain func(resource string, follow func())
-	// If Admit is set, the first sync does not end before this channel is closed. See
+	// If the Admit channel is set, the first sync does not end before the channel is closed. See
 	// [Group.Listed].
 	Admit <-chan struct{}
 	// Memory limits the memory that cached and staged objects use. If Memory is nil, neither the
@@ -117,7 +117,7 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	close(g.done)
 }
 
-// firstSync waits until all required resources have been listed. Then, firstSync waits for optional
+// firstSync waits until all required resources have been listed, and then waits for optional
 // resources, but no longer than optionalPatience and optionalGrace permit. If ctx is done first,
 // firstSync returns false.
 func (g *Group) firstSync(ctx context.Context) bool {
@@ -251,8 +251,8 @@ func (g *Group) setThrottled(s *resourceState, until time.Time) {
 	})
 }
 
-// setListed does not clear the resource's error, because a resource that can be listed but not
-// watched becomes stale.
+// setListed does not clear the resource's error, because a successful list does not show that the
+// resource can also be watched.
 func (g *Group) setListed(s *resourceState) {
 	g.event()
 	g.update(func() bool {
@@ -271,7 +271,7 @@ func (g *Group) setHealthy(s *resourceState) {
 	})
 }
 
-// Fail permanently marks the Group as stale, because its lists and watches have ended. If Fail is
+// Fail marks the Group as permanently stale, because its lists and watches have ended. If Fail is
 // called again, the first error stays.
 func (g *Group) Fail(err error) {
 	g.update(func() bool {

@@ -59,7 +59,7 @@ func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
 }
 
 // errLate is the error of a resource that was not listed before the first sync ended.
-var errLate = errors.New("the API server has not sent the list yet")
+var errLate = errors.New("the API server has not sent the complete list yet")
 
 // classOf never returns Absent, because only API discovery can confirm that a resource is absent.
 func classOf(err error) adminapi.ReadFailure {
@@ -90,13 +90,13 @@ const (
 	endedSoon     cause = "the API server closes watches as soon as they start"
 	failsSoon     cause = "the API server closes watches with an error as soon as they start"
 	expiredAtOnce cause = "the API server immediately rejects resource versions as too old or not yet known"
-	poorPages     cause = "the API server sends pages of a list with few objects or none, and announces more pages"
-	silentWatch   cause = "the API server kept a watch open and sent neither an event nor a bookmark"
+	poorPages     cause = "the API server sends list pages with few or no objects, and announces more pages"
+	silentWatch   cause = "the API server keeps a watch open without sending events or bookmarks"
 	longList      cause = "the API server has been sending a list for more than a minute"
 	overdueWatch  cause = "the API server does not end watches after the requested timeoutSeconds"
 )
 
-// trouble records the current cause of one Resource for the Health.
+// trouble records why an API server currently makes one Resource repeat requests.
 type trouble struct {
 	mu    sync.Mutex
 	count int // occurrences in a row

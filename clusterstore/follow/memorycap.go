@@ -76,7 +76,7 @@ func (m *MemoryCap) fits(counted int64, resource string) error {
 func (m *MemoryCap) check(counted, staged int64, resource string) error {
 	switch {
 	case counted > 0 && counted > m.limit-m.counted:
-		return fmt.Errorf("%w: the cache of %s needs %s more memory, but %s of the memory cap of %s are in use",
+		return fmt.Errorf("%w: the cache of %s needs %s more memory, but %s of the memory cap of %s is already in use",
 			ErrOverBudget, resource, size(counted), size(m.counted), size(m.limit))
 	case staged > 0 && staged > m.limit-m.staged:
 		return fmt.Errorf("%w: a list of %s needs %s more memory, but current lists use %s of the memory cap of %s",

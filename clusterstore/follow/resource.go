@@ -52,7 +52,8 @@ var (
 		maxListTime,
 	)
 	errPoorPages = fmt.Errorf(
-		"the API server sent %d consecutive list pages with fewer than %d of %d requested objects, and announced more",
+		"the API server sent %d consecutive list pages with fewer than %d of %d requested objects, "+
+			"and announced more pages",
 		maxPoorPages, richPage, pageSize,
 	)
 	errSlowPage = fmt.Errorf("the API server did not send a page of a list within %v: %w",
@@ -65,8 +66,8 @@ const (
 	// server that closes every watch sooner could hide all changes.
 	emptyWatch = time.Second
 	// resumeWithin is how long after the server's last response a watch may be resumed. After a
-	// longer outage, the versions of a restored server may already exceed the last version again,
-	// so that comparing versions does not detect the restore.
+	// longer outage, comparing versions may not detect a restored server, because its current
+	// version may already exceed the last version again.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.
@@ -91,8 +92,8 @@ const (
 	maxOverPause = 30 * time.Second
 
 	// If a required resource may be listed but not watched, the resource is listed repeatedly.
-	// Because repeated lists are expensive, the pause doubles with each refusal from the third one
-	// on (maxWatchRefusals), up to maxUnwatchedPause.
+	// Because repeated lists are expensive, the third refusal (maxWatchRefusals) and every later
+	// refusal double the pause, up to maxUnwatchedPause.
 	maxWatchRefusals  = 3
 	maxUnwatchedPause = 30 * time.Second
 
@@ -368,8 +369,8 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. If the watch ended normally, the result
-// named ended is true, and the next watch may begin without a pause.
+// watch applies the events of a watch until the watch ends. If the watch ended normally, the ended
+// result is true, and the next watch may begin without a pause.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -399,10 +400,10 @@ func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool
 	}
 }
 
-// afterNoAnswer returns the step after a failure to open a watch or to read the current version. If
-// the server only requests a pause, the failed step is repeated. If the server rejects the request
-// itself, the objects are listed again, because the server may no longer know the kind or the
-// version.
+// afterNoAnswer returns the next step after Isthmus has failed to open a watch or to read the
+// current version. If the server only requests a pause, the failed step is repeated. If the server
+// rejects the request itself, the objects are listed again, because the server may no longer know
+// the kind or the version.
 func afterNoAnswer(err error, again step) step {
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -413,9 +414,9 @@ func afterNoAnswer(err error, again step) step {
 	return toResume
 }
 
-// afterWatch returns the step after a watch that ended with err. After a silent watch, the objects
-// are listed, because a new watch could be silent too. A list shows whether the server still
-// responds, and which changes the watch missed.
+// afterWatch returns the next step after a watch has ended with err. After a silent watch, the
+// objects are listed, because a new watch could be silent too. A list shows whether the server
+// still responds, and which changes the watch missed.
 func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 	lost := utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 	empty := !w.brought && time.Since(w.began) < emptyWatch
@@ -573,7 +574,7 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	}
 }
 
-// note records an occurrence of a cause for the Health, and reports each cause once.
+// note counts an occurrence of a cause, and calls [Options].Trouble if the cause must be reported.
 func (r *Resource) note(c cause, err error) {
 	text := string(c)
 	if err != nil {

@@ -72,8 +72,9 @@ func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	return ""
 }
 
-// hostAddresses returns the addresses of the host's network interfaces. In a Pod, these are the
-// addresses of the Pod. Loopback addresses are left out, because Routable already excludes them.
+// hostAddresses returns the addresses of the host's network interfaces. In a Pod, hostAddresses
+// returns the addresses of the Pod. Loopback addresses are omitted, because Routable already
+// excludes them.
 func (f *AddressFilter) hostAddresses() ([]netip.Addr, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

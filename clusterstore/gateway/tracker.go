@@ -131,7 +131,7 @@ func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan ti
 	return again
 }
 
-// isClosed reports whether c has been closed, provided that no value is ever sent on c.
+// isClosed reports whether c, on which values are never sent, has been closed.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -249,7 +249,8 @@ func (t *Tracker) Problems() (list []string) {
 	slices.Sort(list)
 	if t.left > 0 {
 		list = append(list, fmt.Sprintf(
-			"%d addresses of Linkerd gateways are not used, because the maximum is %d", t.left, MaxAddresses,
+			"%d addresses of Linkerd gateways are not used, because Isthmus uses at most %d per cluster",
+			t.left, MaxAddresses,
 		))
 	}
 	return list

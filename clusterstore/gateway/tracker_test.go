@@ -323,7 +323,7 @@ func TestTrackerBounded(t *testing.T) {
 			}
 		})
 		if got := x.Problems(); !slices.Equal(got, []string{
-			"3468 addresses of Linkerd gateways are not used, because the maximum is 16",
+			"3468 addresses of Linkerd gateways are not used, because Isthmus uses at most 16 per cluster",
 		}) {
 			t.Errorf("%q", got)
 		}

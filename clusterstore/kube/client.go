@@ -23,7 +23,7 @@ import (
 type Client struct {
 	Sources decode.Sources // for lists and watches
 
-	// Clients is nil until [Client.AddTyped] is called.
+	// The Clients field is nil until [Client.AddTyped] is called.
 	*Clients
 
 	local    bool

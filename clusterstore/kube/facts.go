@@ -100,8 +100,8 @@ type contentError struct{ error }
 
 func (e contentError) Unwrap() error { return e.error }
 
-// settled reports whether a retry is pointless, either because the read succeeded or because it
-// fails until the cluster or its RBAC permissions change.
+// settled reports whether a retry is pointless, because the read either succeeded or will fail
+// until the cluster or its RBAC permissions change.
 func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
@@ -134,7 +134,7 @@ func Version(ctx context.Context, from decode.Sources) (string, error) {
 		return "", fmt.Errorf("the API server responded with %d %s to a version request", code, http.StatusText(code))
 	}
 	if err == nil && info.GitVersion == "" {
-		err = errors.New("the version in the response is not that of an API server")
+		err = errors.New("the response does not contain the version of an API server")
 	}
 	return text.Clean(info.GitVersion, text.Short), err
 }
@@ -299,9 +299,9 @@ func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	return first
 }
 
-// writable returns t in UTC, or the nearest time with a year of four digits, because other years
-// cannot be encoded in JSON. A certificate that is valid until the end of the year 9999 may expire
-// in the year 10000 in UTC.
+// writable returns t in UTC, or the nearest time with a four-digit year, because other years cannot
+// be encoded in JSON. A certificate that is valid until the end of the year 9999 may expire in the
+// year 10000 in UTC.
 func writable(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() > 9999 {
 		return time.Unix(latest, 0).UTC()

@@ -19,7 +19,7 @@ const (
 	anchorsEvery  = 10 * time.Second // shortest interval between two reads of trust anchors
 	networksEvery = time.Minute      // shortest interval between two reads of Pod networks
 	lookTimeout   = 10 * time.Second // timeout of one look at one cluster
-	// pauseAfter is how long a cluster is skipped after reading its facts has timed out. Without
+	// pauseAfter is how long a cluster is skipped after a timeout while reading its facts. Without
 	// the pause, an unresponsive cluster would keep other clusters waiting.
 	pauseAfter = time.Minute
 )
@@ -28,7 +28,7 @@ const (
 // [Keeper.Look].
 type Turns chan struct{}
 
-// NewTurns returns Turns with the limit looksAtOnce.
+// NewTurns returns Turns that limit the number of clusters to looksAtOnce.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
 // take waits for a turn, or returns false if ctx is done before the turn. Nil Turns do not limit
@@ -64,7 +64,8 @@ type Keeper struct {
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
 	// anchorsTried and networksTried are the times of the last attempts to read trust anchors and
-	// Pod networks. After a timeout, looks are suspended until the time in paused.
+	// Pod networks. After a timeout, calls to Look do not read facts until the time in the paused
+	// field.
 	anchorsTried, networksTried, paused time.Time
 }
 

@@ -27,8 +27,8 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 )
 
-// maxKubeconfig is the maximum size of a kubeconfig, in bytes. A kubeconfig for one cluster is
-// usually a few kilobytes, mostly certificates.
+// maxKubeconfig is the maximum size of a kubeconfig, in bytes. A kubeconfig for one cluster usually
+// consists of a few kilobytes, which are mainly certificates.
 const maxKubeconfig = 64 << 10
 
 // strictCodec is like the codec of package clientcmd, but returns an error for duplicate fields.
@@ -47,13 +47,13 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 
 // ReadKubeconfig parses the kubeconfig of a link, and returns an error if the kubeconfig is
 // unusable. A user with permission to write the Secret must not be able to make Isthmus run a
-// program, read a file, use a proxy or impersonate another user. Therefore, a kubeconfig may
-// contain only a server, its certificate authority, and a token or a client certificate, all of
-// them inline. Unknown fields are ignored, as in client-go.
+// program, read a file, use a proxy or impersonate another user. A kubeconfig may contain only a
+// server, its certificate authority, and a token or a client certificate, all of them inline.
+// Unknown fields are ignored, as in client-go.
 //
-// Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. The only
-// exceptions are names of unknown fields that are unlikely to be secrets. Errors from parsers are
-// not wrapped, because they quote the input.
+// Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. Names of
+// unknown fields are quoted only if they are unlikely to be secrets. Errors from parsers are not
+// wrapped, because they quote the input.
 func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	var cfg *rest.Config
 	var insecure []string
@@ -356,7 +356,7 @@ const (
 	maxRSA = 8192
 )
 
-var errLongKey = errors.New("it contains an RSA key that is longer than 8192 bits: use a shorter key, or ECDSA")
+var errLongKey = errors.New("an RSA key is longer than 8192 bits: use a shorter key, or ECDSA")
 
 // plainYAML removes the unknown fields from the only document of a YAML file, and returns
 // descriptions of these fields. A YAML document with an anchor is refused, because aliases could

@@ -69,11 +69,11 @@ func newClusterRequests(name federation.ClusterName) *clusterRequests {
 	c := &clusterRequests{
 		linked: name != federation.Local,
 		total: counter("http_client_requests_total",
-			"Requests to API servers that received a response. A watch is counted when it begins.",
+			"Requests to which an API server responded. A watch is counted when it begins.",
 			"client", "code", "method"),
 		errors: counter("http_client_errors_total",
-			"Requests to API servers that received no response.", "client", "method"),
-		inFlight: gauge("http_client_in_flight_requests", "Requests to API servers that are waiting for a response."),
+			"Requests to which an API server did not respond.", "client", "method"),
+		inFlight: gauge("http_client_in_flight_requests", "Requests to API servers without a response yet."),
 		qps:      gauge("http_client_qps", "Client-side limit on requests per second, or -1 if there is no limit."),
 		burst:    gauge("http_client_burst", "Client-side limit on requests in a burst, or -1 if there is no limit."),
 	}

@@ -27,8 +27,8 @@ const (
 
 // If a server closes each HTTP/2 connection with GOAWAY, net/http repeats the request hundreds of
 // times per second. If a server refuses each stream, net/http repeats the request for a minute. A
-// dial timeout does not prevent net/http from repeating a request. Therefore, maxTries limits the
-// number of attempts, and beginTimeout limits the time until the response begins.
+// dial timeout does not prevent net/http from repeating a request. To prevent endless attempts,
+// maxTries limits their number, and beginTimeout limits the time until the response begins.
 const (
 	maxTries     = 3
 	beginTimeout = dialTimeout + dialTimeout + headerTimeout // maximum duration of one attempt

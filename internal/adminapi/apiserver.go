@@ -9,7 +9,7 @@ import "time"
 // [FreshParameter].
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // time of the server's last response; zero if there was none
-	// Error says why the newest request got no response, and is empty otherwise.
+	// Error says why the newest request got no response, or is empty if the request got a response.
 	Error string `json:"error,omitempty"`
 	// Certificate says what is wrong with the server's certificate, and is empty if Error has a
 	// different cause. OtherAuthority reports whether the certificate's issuer differs from the
@@ -31,9 +31,9 @@ type APIServer struct {
 }
 
 // FreshParameter is the query parameter that "isthmus check" sets to true in requests to
-// /debug/clusters. The replica then rereads trust anchors that are at least 10 s old, and Pod
-// networks that are at least 1 min old. The replica waits up to 2 s for the new data before
-// responding.
+// /debug/clusters. If the parameter is true, the replica rereads trust anchors that are at least
+// 10 s old, and Pod networks that are at least 1 min old. The replica waits up to 2 s for the new
+// data before responding.
 const FreshParameter = "fresh"
 
 // RefusedRequest describes a kind of request whose newest response was an error.

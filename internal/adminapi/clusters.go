@@ -30,8 +30,8 @@ type Clusters struct {
 	Leftovers []LeftoverMirrors `json:"leftoverMirrors,omitempty"`
 }
 
-// LeftoverMirrors describes Services that Linkerd's service mirror wrote for a cluster without a
-// link Secret or Link.
+// LeftoverMirrors describes Services that Linkerd's service mirror created for a cluster that now
+// has neither a link Secret nor a Link.
 type LeftoverMirrors struct {
 	Cluster  string   `json:"cluster"`
 	Number   int      `json:"number"`
@@ -53,7 +53,7 @@ type Cluster struct {
 	Secret  string `json:"secret,omitempty"`  // name of the link Secret; empty for the local cluster
 	// SecretVersion is the resourceVersion of the link Secret that is in use for the cluster.
 	// SecretVersion is empty if the cluster has not been read yet, or if the replica uses a
-	// different Secret.
+	// different Secret for the cluster.
 	SecretVersion string `json:"secretVersion,omitempty"`
 	// SecretRefused says why the current version of the link Secret cannot be used, and is empty
 	// otherwise. UsedInstead identifies the older version of the link Secret that is in use
@@ -61,8 +61,8 @@ type Cluster struct {
 	SecretRefused string   `json:"secretRefused,omitempty"`
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig in use
-	// Ignored lists the unknown fields of the kubeconfig in use, with the line of each field. A
-	// field's name is omitted if it may be a secret.
+	// Ignored lists the unknown fields of the kubeconfig in use, with the line number of each
+	// field. A field's name is omitted if it may be a secret.
 	Ignored []string `json:"ignored,omitempty"`
 	// Unread describes each invalid annotation of the current version of the link Secret, with the
 	// value that is used instead.
@@ -199,7 +199,7 @@ type Resource struct {
 	// Lasts reports whether the API server has returned the same Failure for at least 10 s.
 	Lasts bool `json:"-"`
 	// Trouble describes behavior of the API server that is not a failure, but forces Isthmus to
-	// repeat requests, at most once per second.
+	// send up to one request per second.
 	Trouble string `json:"trouble,omitempty"`
 	// ThrottledUntil is the end of a pause that the API server requested with a Retry-After header.
 	// Isthmus does not request the resource before the end of the pause.
@@ -234,8 +234,8 @@ type Unserved struct {
 	Reason  string `json:"reason"`
 }
 
-// Refused counts the endpoints that Isthmus rejects, for one linked cluster and all ports that
-// clients watch.
+// Refused counts how many endpoints of one linked cluster Isthmus rejects, summed over all ports
+// that clients watch.
 type Refused struct {
 	Cluster  string   `json:"cluster"`
 	Outside  int      `json:"outsideRanges"`  // addresses outside the ranges that the link Secret allows

@@ -14,7 +14,8 @@ type Explanation struct {
 	// Failures contains the reasons why Isthmus cannot update the service. As long as Isthmus
 	// cannot update the service, the page does not explain addresses.
 	Failures []Failure `json:"failures,omitempty"`
-	// Refused is the error that a new stream would receive, or empty.
+	// Refused is the error that a new stream would receive, or empty if Isthmus would accept the
+	// stream.
 	Refused    string             `json:"refused,omitempty"`
 	Set        Set                `json:"set"`
 	Preference *Preference        `json:"preference,omitempty"`
@@ -23,7 +24,7 @@ type Explanation struct {
 	Verdicts   map[string]int     `json:"verdicts"`        // number of addresses by verdict, listed or not
 	Addresses  []ExplainedAddress `json:"addresses"`
 	More       int                `json:"moreAddresses,omitempty"` // number of addresses that are not listed
-	// Held describes the endpoints of the service that proxies currently have. Held is not limited
+	// Held describes the endpoints that proxies currently have for the service. Held is not limited
 	// to the client that the page explains.
 	Held     []HeldView `json:"streams"`
 	MoreHeld int        `json:"moreStreamViews,omitempty"` // number of views that are not listed

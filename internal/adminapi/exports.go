@@ -29,8 +29,8 @@ type ExportsWriter struct {
 	Mode string `json:"mode"` // value of --exports: plan or on
 	// Identity and Holder are set only if Mode is on.
 	Identity string `json:"identity,omitempty"` // of this replica
-	// Holder is the last known holder of the Lease, or empty. Replicas try to acquire the Lease
-	// only if they have something to write.
+	// Holder is the last known holder of the Lease, or empty if no holder is known. Replicas try to
+	// acquire the Lease only if they have something to write.
 	Holder  string `json:"holder,omitempty"`
 	Leading bool   `json:"leading"` // whether this replica is the leader
 	// MCS is the version of the MCS-API that Isthmus uses for ServiceImports. MCS is "none" if the
@@ -38,8 +38,8 @@ type ExportsWriter struct {
 	// not configured to read ServiceExports, or if the version is unknown.
 	MCS        string `json:"mcs,omitempty"`
 	LeaseError string `json:"leaseError,omitempty"`
-	// Notes lists the Links and the Leases of Linkerd's service mirrors that Isthmus cannot read,
-	// and says what Isthmus assumes instead.
+	// Notes lists the Links and the service-mirror Leases that Isthmus cannot read, and says what
+	// Isthmus assumes instead.
 	Notes []string `json:"notes,omitempty"`
 }
 

@@ -40,7 +40,8 @@ type Replica struct {
 	Format int `json:"format,omitempty"`
 }
 
-// ClusterLine describes a cluster without its resources and memory. Long strings are truncated.
+// ClusterLine describes a cluster, but does not include the cluster's resources and memory. Long
+// strings are truncated.
 type ClusterLine struct {
 	Cluster
 	Severity Severity `json:"severity"`

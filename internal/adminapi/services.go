@@ -27,9 +27,9 @@ type Member struct {
 	Cluster string `json:"cluster"`
 	Service string `json:"service"`          // name of the Service in that cluster
 	Reason  string `json:"reason,omitempty"` // why the member does not serve; empty if it serves
-	// LacksPorts lists the ports of the service that the member's Service does not declare, and the
-	// ports that this Service declares instead. If a port is undeclared, its clients use the same
-	// port number on the member's Pods.
+	// LacksPorts lists which of the service's ports the member's Service does not declare, and
+	// which ports the member's Service declares instead. If a port is undeclared, its clients use
+	// the same port number on the member's Pods.
 	LacksPorts []string `json:"lacksPorts,omitempty"`
 }
 
@@ -51,18 +51,18 @@ type PortMember struct {
 	Refusals      []string `json:"refusals,omitempty"`      // why addresses are rejected, at most ten
 }
 
-// Preference specifies which endpoints of a service clients receive, in annotation syntax.
+// Preference specifies, in annotation syntax, which of a service's endpoints clients receive.
 type Preference struct {
 	Prefer      string `json:"prefer"`
 	MinReady    string `json:"minReady"`
 	ReturnAfter string `json:"returnAfter"`
 	ReturnOver  string `json:"returnOver"`
-	// Unlinked lists the clusters in the service's own annotation that are not linked. Tiers that
-	// consist only of unlinked clusters are always empty.
+	// Unlinked lists the clusters that the service's own annotation names, but that are not linked.
+	// Tiers that consist only of unlinked clusters are always empty.
 	Unlinked []string `json:"unlinked,omitempty"`
 }
 
-// Clients describes which tiers of a service port one kind of client uses.
+// Clients describes which tiers one kind of client uses for a service port.
 type Clients struct {
 	Port     uint16    `json:"port"`
 	Zone     string    `json:"zone"` // empty if unknown
@@ -101,7 +101,7 @@ func (f Failure) String() string {
 		times = fmt.Sprintf("%d times", f.Panics)
 	}
 	return fmt.Sprintf("because of a bug in Isthmus, an update has panicked %s since %s (%s: %s); "+
-		"clients keep what they received before the first panic",
+		"clients keep the data that they received before the first panic",
 		times, f.Since.UTC().Format(time.RFC3339), f.Where, f.Panic)
 }
 

@@ -50,7 +50,7 @@ var filler = strings.Repeat("x", 256)
 
 type endlessAnswer func(ctx context.Context, w http.ResponseWriter) error
 
-// If answer returns nil, the server must handle the request normally.
+// A nil result means that the server must handle the request normally.
 func (e Endless) answer(r *request) endlessAnswer {
 	head := metav1.ListMeta{ResourceVersion: "1"}
 	switch watches := r.options.Watch; {

@@ -216,8 +216,8 @@ func (s *Server) Compact() { s.store.compact() }
 // versions. To simulate a restart, the caller must also call CutWatches.
 func (s *Server) Backup() (restore func()) { return s.store.backup() }
 
-// Kubeconfig returns a kubeconfig with the given address. The address is either the server's own or
-// that of a proxy in front of the server.
+// Kubeconfig returns a kubeconfig with the given address. The address is either the server's own
+// address or the address of a proxy in front of the server.
 func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {
 	cluster := clientcmdapi.Cluster{Server: "http://" + addr}
 	if s.authority != nil {

@@ -23,7 +23,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// keptEvents is the number of past events of each kind from which a watch can continue.
+// keptEvents is the number of past events that the server keeps for each kind, so that watches can
+// resume.
 const keptEvents = 10_000
 
 type store struct {
@@ -121,8 +122,8 @@ type event struct {
 	*object
 }
 
-// page contains the objects in a list that the server has not sent yet. The server stores only the
-// most recent pages, so older pages have expired.
+// page contains the part of a list that the server has not sent yet. The server stores only the
+// most recent pages, and treats older pages as expired.
 type page struct {
 	token   uint64
 	objects []*object

@@ -118,8 +118,8 @@ func (s *Supervisor) Count(where Where) int {
 }
 
 // Do calls f. If f panics, [Supervisor.Run] calls the again function after a pause. The again
-// function must cause another call to Do for the same work. If f returns without a panic, an
-// earlier failure of the work ends, unless the work has panicked again since Do was called.
+// function must cause another call to Do for the same work. If f returns normally, and the work has
+// not panicked again since Do was called, an earlier failure of the work ends.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
@@ -160,7 +160,7 @@ func (s *Supervisor) Report(w Work, reason any) {
 		fields = append(fields, zap.String("object", text.Clean(w.Object, text.Short)))
 	}
 	fields = append(fields, zap.String("panic", Text(reason)), zap.ByteString("stack", debug.Stack()))
-	s.log.Error("panic: this is a bug in Isthmus; the same stack is logged once an hour", fields...)
+	s.log.Error("panic: this is a bug in Isthmus; each stack is logged at most once an hour", fields...)
 }
 
 // Text formats the reason for a panic so that it is safe for logs and pages. The reason may contain

@@ -23,7 +23,7 @@ type Mesh struct {
 
 // Namespace contains the objects in one namespace of a cluster, by name. The endpoints of a Service
 // depend only on objects in its namespace. Namespace does not model node hints, ports that bypass
-// the proxy, or slices that Linkerd's service mirror writes.
+// the proxy, or slices that Linkerd's service mirror creates.
 type Namespace struct {
 	Name string
 	Mesh
@@ -65,15 +65,15 @@ type Backend struct {
 	InboundPort          uint16 // port on which the proxy accepts opaque transport; zero if unknown
 }
 
-// BackendSlice contains the endpoints of one EndpointSlice for one port of its Service. Both lists
-// are sorted by address.
+// BackendSlice contains the endpoints of one EndpointSlice for one port of its Service. Ready and
+// Unready are each sorted by address.
 type BackendSlice struct {
 	Name           string
 	Ready, Unready []Backend // the fields of Unready do not include labels and facts about the proxy
 }
 
-// Slice converts a BackendSlice to the type [Slice], which the code for tiers uses. In the result,
-// the field Of of each endpoint contains the Backend.
+// Slice converts a BackendSlice to the type [Slice], which the code for tiers uses. Each endpoint
+// in the result contains its Backend in the Of field.
 func (l *BackendSlice) Slice() (s Slice) {
 	for _, b := range l.Ready {
 		s.Ready = append(s.Ready, b.endpoint())
@@ -173,8 +173,8 @@ func (n *Namespace) Backends(service string, port uint16) (list []BackendSlice) 
 	return list
 }
 
-// target returns the port number in a slice for a port of a Service. An undeclared port has the
-// same number in the slice.
+// target returns the port number in a slice for a port of a Service. For an undeclared port, target
+// returns the given port number.
 func (n *Namespace) target(l *discoveryv1.EndpointSlice, service string, port uint16) (number uint16, ok bool) {
 	if ServiceOf(l) != service || l.AddressType == discoveryv1.AddressTypeFQDN || len(l.Ports) == 0 {
 		return 0, false
@@ -405,9 +405,9 @@ func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 	return ports
 }
 
-// inboundPort returns the port of a Pod's proxy for opaque transport. If the proxy's environment
-// variables do not list all of the proxy's ports, the result is zero. Connections to any other port
-// of the proxy do not use the inbound port.
+// inboundPort returns the port on which a Pod's proxy accepts opaque transport to the given port.
+// If the proxy's environment variables do not contain all of the proxy's ports, the result is zero.
+// The result is also zero for the admin port and the control port of the proxy itself.
 func inboundPort(p *corev1.Pod, port uint16) uint16 {
 	listen := make(map[string]uint16)
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {

@@ -14,8 +14,8 @@ type Export struct {
 	Federated     bool // whether the Service requests to be a member of a federated Service
 	ServiceExport bool // whether a ServiceExport of this name exists
 	Headless      bool
-	// Unusable means that the Service cannot be exported, because it does not exist, has the type
-	// ExternalName, or was written for exports of other clusters.
+	// Unusable is true if the Service does not exist, has the type ExternalName, or was created for
+	// exports of other clusters.
 	Unusable bool
 }
 

@@ -33,14 +33,14 @@ const (
 	maxLostAfter  = 24 * time.Hour
 )
 
-// The position of an annotation value in its list is the corresponding [Standing].
+// The index of each annotation value is the corresponding [Standing].
 var (
 	cordonWords   = []string{"false", "last-resort", "true"}
 	whenLostWords = []string{"keep", "last-resort", "withdraw"}
 )
 
-// OtherNetwork is the network of a cluster whose annotation is invalid. OtherNetwork is not a valid
-// name of a network.
+// OtherNetwork is the network of a cluster whose network annotation is invalid. OtherNetwork is not
+// a valid name of a network.
 const OtherNetwork = "(invalid)"
 
 // With returns the settings of a cluster whose link Secret has the given annotations. The receiver
@@ -70,8 +70,8 @@ func (s LinkSettings) With(annotations map[string]string) LinkSettings {
 	return s
 }
 
-// A cluster is lost if its API has been unavailable for LostAfter. Set gatewaysDead if clients
-// reach the cluster through gateways that are all dead.
+// A cluster is lost if its API has been unavailable for at least the duration in LostAfter. Set
+// gatewaysDead if clients reach the cluster through gateways that are all dead.
 func (s LinkSettings) Standing(lost, gatewaysDead bool) Standing {
 	standing := s.Cordon
 	if lost {
@@ -161,7 +161,7 @@ func (r Route) Through(list []Gateway, slices []BackendSlice) (through []Backend
 
 // count returns the numbers of ready and unready endpoints in a list of slices. An address counts
 // once. An address that is ready in any slice counts as ready. Each endpoint of a dual-stack
-// Service has an address in both families, so the family with more addresses counts.
+// Service has an IPv4 and an IPv6 address, so only the family with more addresses counts.
 func count(list []BackendSlice) Behind {
 	ready := make(map[netip.AddrPort]bool)
 	for _, l := range list {

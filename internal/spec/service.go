@@ -178,8 +178,8 @@ func (s *Service) Unused(m *Member) bool {
 }
 
 // Exists reports whether Isthmus tells clients that a service exists. A federated service always
-// exists. A service that is not federated exists unless its cluster has been listed and lacks the
-// Service. If clients can never receive endpoints from the cluster, the service exists and is
+// exists. A service that is not federated does not exist if its cluster has been listed and lacks
+// the Service. If clients can never receive endpoints from the cluster, the service exists and is
 // empty.
 func (s *Service) Exists() bool {
 	if s.Federated || len(s.Members) == 0 || s.Unused(&s.Members[0]) {
@@ -188,8 +188,8 @@ func (s *Service) Exists() bool {
 	return !s.NotLinked() && (s.Members[0].Unlisted || s.Members[0].Service != Missing)
 }
 
-// NotLinked reports whether new clients of a service are rejected, because its only cluster is not
-// linked.
+// NotLinked reports whether new clients of a service are rejected because the service's only
+// cluster is not linked.
 func (s *Service) NotLinked() bool {
 	return !s.Federated && len(s.Members) == 1 && s.Members[0].Unlinked && !s.Unused(&s.Members[0])
 }

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Link describes a cluster's link and cordon. The description applies from the time in At until the
-// next Link.
+// Link describes a cluster's link and cordon. A Link applies from the time in its At field until
+// the time in the next Link.
 type Link struct {
 	At     time.Time
 	Linked bool
@@ -60,8 +60,8 @@ func Sent(instants []Instant, now time.Time) []Endpoint {
 	return instants[len(instants)-1].finish(InUse(instants, now))
 }
 
-// InUse returns the endpoints in the tiers that are in use. Clients receive only some of these
-// endpoints; see Sent.
+// InUse returns the endpoints in the tiers that are in use. [Sent] returns the endpoints in use
+// that clients actually receive.
 func InUse(instants []Instant, now time.Time) []Endpoint {
 	var seen []Instant  // instants since the tiers of the preference last changed
 	var list []Endpoint // endpoints in use

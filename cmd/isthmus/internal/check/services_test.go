@@ -67,7 +67,7 @@ func TestServiceChecks(t *testing.T) {
 		}, nil, []string{
 			"failure updates shop/odd: because of a bug in Isthmus, " +
 				"an update has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
-				"clients keep what they received before the first panic"}},
+				"clients keep the data that they received before the first panic"}},
 		"addresses": {twice, nil, []string{
 			"warning addresses shop/web: port 80: " +
 				"another member offers the same 2 addresses as shop/web in cluster north"}},
