@@ -77,16 +77,17 @@ const (
 type linkCopy struct {
 	link    *link
 	allowed bool            // the copy may be read; set for links that exist when the replica starts
-	problem error           // why the copy can't be used
+	problem error           // why the copy cannot be used
 	cluster *runningCluster // has loaded the copy; nil without a copy
 	of      CopiedCluster   // set with cluster
 	served  bool            // the table reads cluster
 	release time.Time       // until when next waits for kinds of the copy; zero until next has synced
 }
 
-// use reads and loads the copy if the cluster cannot be reached. Until use returns, the link handles
-// no events except two. The completion of the cluster's first sync makes the copy unnecessary. If
-// newer Secrets interrupt use, the next call loads the copy again.
+// use reads and loads the copy if the cluster cannot be reached. While a copy is being loaded, the
+// link handles only two events. If the cluster completes its first sync in the meantime, loading
+// stops, because the copy is no longer needed. If new Secrets arrive in the meantime, loading
+// stops, and the next call loads the copy again.
 func (c *linkCopy) use(ctx context.Context, newer <-chan struct{}) (interrupted bool) {
 	l := c.link
 	if c.isNeeded() {
@@ -97,7 +98,7 @@ func (c *linkCopy) use(ctx context.Context, newer <-chan struct{}) (interrupted 
 		c.allowed = interrupted
 		if err != nil && loading.Err() == nil {
 			c.problem = err
-			l.log.Warn("the copy of a cluster can't be used", zap.Error(err))
+			l.log.Warn("the copy of a cluster cannot be used", zap.Error(err))
 		}
 		stop()
 		late.Stop()
@@ -151,7 +152,7 @@ func (c *linkCopy) isNeeded() bool {
 	return needed && wait <= 0
 }
 
-// load retries tryLoad after failed reads.
+// If the copy cannot be read, load calls tryLoad again every second for up to copyPatience.
 func (c *linkCopy) load(ctx context.Context) error {
 	for began := time.Now(); ; {
 		err := c.tryLoad(ctx)
@@ -206,7 +207,8 @@ func (c *linkCopy) tryLoad(ctx context.Context) error {
 	return nil
 }
 
-// serve makes the table read from the loaded copy, unless the cluster itself has already synced.
+// serve makes the [federation.Table] read from the loaded copy, unless the cluster itself has
+// already synced.
 func (c *linkCopy) serve() {
 	l := c.link
 	if c.served || c.cluster == nil || closed(l.next.cluster.Synced()) || l.awaitsGateways() {
@@ -234,7 +236,7 @@ func (c *linkCopy) stays() bool {
 }
 
 // due returns a channel that receives a value when the link must read its copy or stop serving the
-// copy. If the link has no copy to read or to stop serving, the channel is nil.
+// copy. The channel is nil if the link will neither read a copy nor stop serving one.
 func (c *linkCopy) due() <-chan time.Time {
 	if wait, needed := c.untilNeeded(); needed {
 		return time.After(wait)

@@ -293,8 +293,8 @@ func TestUnusableCopies(t *testing.T) {
 				logged := []string{"cluster unreachable…"}
 				reason := "connection refused"
 				if x.why != "" {
-					logged = append([]string{"the copy of a cluster can't be used"}, logged...)
-					reason += "; the copy of the cluster can't be used: " + x.why
+					logged = append([]string{"the copy of a cluster cannot be used"}, logged...)
+					reason += "; the copy of the cluster cannot be used: " + x.why
 				}
 				e.logged(logged...)
 				if st := e.store.Status()[0]; st.Reason != reason {

@@ -1,7 +1,7 @@
 // Package clusterstore turns link Secrets into linked clusters. A [Store] watches the link Secrets
 // in one namespace. A label on each link Secret contains a cluster name. For each cluster name, the
-// Store runs a [cluster.Cluster] and adds it to the [federation.Table]. A [LocalLink] does the same
-// for the local cluster, which has no Secret.
+// Store runs a [cluster.Cluster] and adds it to the [federation.Table]. A [LocalLink] runs the
+// Cluster for the local cluster, which has no link Secret.
 //
 //	options := clusterstore.Options{Namespace: "linkerd", Rules: rules, Table: table}
 //	store, err := clusterstore.NewStore(client, options)
@@ -16,8 +16,8 @@
 //     unreachable, the Store keeps retrying, and the cached endpoints stay in use.
 //   - If new objects would exceed the memory cap of a cluster, its cache stays unchanged, and the
 //     Store retries. A cluster over its memory cap is stale, or unreachable if it has never synced.
-//   - At most 32 clusters start concurrently. A starting cluster makes room for another one after
-//     its first sync, after a failed request, or after one second.
+//   - At most 32 clusters start concurrently. A starting cluster stops counting toward this limit
+//     after its first sync, after a failed request, or after one second.
 //   - If several Secrets have the same cluster name, the Store uses the oldest valid Secret. If an
 //     edit makes that Secret invalid, the Store reports the error and keeps using the previous
 //     version.
@@ -37,8 +37,8 @@
 //     not used. Logs, pages and errors never contain credentials.
 //
 // [Store.Run] starts one goroutine that watches Secrets, and one goroutine per cluster name. Only
-// the goroutine of a cluster name changes the link with that name. [LocalLink.Run] runs the same
-// code for the local cluster. Each Cluster starts further goroutines. Run returns after all
+// the goroutine of a cluster name changes the link with that name. [LocalLink.Run] reconciles the
+// link of the local cluster. Each Cluster starts further goroutines. Run returns after all
 // goroutines have stopped. All other methods are safe for concurrent use.
 //
 // Package clusterstore/cluster caches the Services, endpoints and policies of one cluster. Package

@@ -76,10 +76,10 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 // runs the link, and only that goroutine writes the fields of the link. The link receives lists of
 // Secrets through its mailbox.
 //
-// A link has up to two clusters. The table reads endpoints from the serving cluster. The field next
-// contains a new cluster, which replaces the serving cluster once the new cluster has synced. A
-// link that has not synced yet has only the new cluster. During a rotation, a link has two
-// clusters: the serving one, and the one that replaces it.
+// A link has up to two clusters. The [federation.Table] reads endpoints from the serving cluster.
+// The field next contains a new cluster, which replaces the serving cluster once the new cluster
+// has synced. A link that has not synced yet has only the new cluster. During a rotation, a link
+// has two clusters: the serving one, and the one that replaces it.
 //
 // If a linked cluster cannot sync when the replica starts, the table may read from a copy of the
 // cluster's cache until the cluster has synced.
@@ -95,8 +95,8 @@ type link struct {
 	changed *pace.Signal                      // set when the region or the gateways of a cluster change
 	// The probed signal is set when the addresses or the health of gateways change. The probed
 	// signal is separate from the changed signal, because a signal delays each change that closely
-	// follows an earlier change. With a shared signal, a change to a cluster that announces a
-	// gateway would delay the first change to that gateway.
+	// follows an earlier change. With a shared signal, the announcement of a new gateway would
+	// delay the first change to the gateway itself.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
 	// The field settled becomes true when the link is no longer pending, or when gateway names have
@@ -122,7 +122,7 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// reconcile is idempotent. The newer channel is closed when the list is out of date.
+// reconcile is idempotent. The channel in the last argument is closed when the list is out of date.
 func (l *link) reconcile(ctx context.Context, list []*credentials, newer <-chan struct{}) {
 	want := pick(list, l.accepted)
 	l.useSettings(list, want)
@@ -171,8 +171,8 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s.secret = l.env.namespace + "/" + c.secret
 }
 
-// useCredentials ensures that one of the link's clusters uses the given credentials. If want is
-// nil, useCredentials removes the link's clusters.
+// useCredentials ensures that one of the link's clusters uses the given credentials. If the
+// credentials are nil, useCredentials removes the link's clusters.
 func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	l.accepted = want
 	switch {
@@ -206,8 +206,8 @@ func (l *link) useRanges(want *credentials) {
 }
 
 // start creates and runs a new cluster, which it stores in the field next. While a link is pending,
-// each new cluster inherits the deadline of the previous cluster, so that edits to the Secret do
-// not extend the time limit. A cluster has no deadline while it waits for its turn to start.
+// each new cluster inherits the deadline of the previous cluster, so edits to the Secret do not
+// extend the deadline. A cluster has no deadline while it waits for its turn to start.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
@@ -409,8 +409,8 @@ func (l *link) updateState() {
 		l.setState(cluster.Rejected, nil)
 		return
 	case l.serving == nil:
-		// While no problem is known, the state of a link that has not synced does not change. An
-		// unreachable cluster stays unreachable until it has synced. If the cluster has failed since
+		// The state of a link that has not synced changes only if a problem occurs. An unreachable
+		// cluster stays unreachable until it has synced. If the cluster has failed since
 		// linkCopy.use returned, the link stays pending until it has read the copy.
 		l.next.noteProgress()
 		problem := l.next.problem(l.next.noteHealth())
@@ -483,7 +483,7 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 		if why == "" {
 			return
 		}
-		l.log.Warn("new credentials are used although some kinds of objects are missing",
+		l.log.Warn("new credentials are used although some kinds of objects have not been listed",
 			zap.String("secret", n.creds.secret), zap.String("reason", why), zap.Error(awaitedError(n.awaits)))
 		n.awaits = nil
 	}
@@ -530,12 +530,12 @@ func (l *link) noteProblem(problem error) {
 
 // A panic during a list or watch of a linked cluster permanently stops all lists and watches of the
 // cluster, because the cache may be inconsistent. After a panic, the link starts another cluster
-// with the same credentials, as in a rotation. Until the new cluster has synced, the link serves
-// the failed cluster's cache as stale.
+// with the same credentials, as in a rotation. Until the new cluster has synced, the link is stale
+// and serves the cache of the failed cluster.
 
-// noteFailures schedules the replacement of failed clusters. The pauses before replacements grow in
-// the same way as the pauses of a [panics.Supervisor]. If a failed cluster had run for at least
-// MaxPause, it is replaced after the shortest pause.
+// noteFailures schedules the replacement of failed clusters. The pauses before replacements grow
+// like those of a [panics.Supervisor]. If a failed cluster had run for at least MaxPause, it is
+// replaced after the shortest pause.
 func (l *link) noteFailures() {
 	now := time.Now()
 	for _, r := range [...]*runningCluster{l.next, l.serving} {

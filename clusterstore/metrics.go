@@ -8,8 +8,8 @@ import (
 	"isthmus/clusterstore/cluster"
 )
 
-// Prometheus collects the following metrics of a Store on each scrape, so series appear and
-// disappear together with their clusters.
+// Each scrape computes the following metrics of a Store, so series appear and disappear together
+// with their clusters.
 var (
 	sizeDesc = prometheus.NewDesc("cluster_store_size",
 		"Number of linked clusters with a usable link Secret, in any state.", nil, nil)
@@ -23,7 +23,7 @@ var (
 	unreadableDesc = prometheus.NewDesc("isthmus_link_secrets_unreadable",
 		"1 if link Secrets cannot be read, so that links do not change; 0 otherwise.", nil, nil)
 	aliveDesc = prometheus.NewDesc("isthmus_gateway_alive",
-		"1 if a gateway address of a cluster on another network answers probes, 0 if not. "+
+		"1 if a gateway address of a cluster on another network responds to probes, 0 if not. "+
 			"Addresses that are not probed have no series.",
 		[]string{"cluster", "address"},
 		nil)

@@ -176,9 +176,9 @@ func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 // connections and lists would time out and start over, so that no cluster would become ready.
 const maxStarts = 32
 
-// A turn is limited to startSteps steps, so that an unresponsive cluster does not delay other
-// clusters. A step begins when the goroutine notices the end of the previous step, so turns are
-// longer when the CPUs are busy.
+// A turn lasts at most startSteps steps of the duration startStep, so that an unresponsive cluster
+// does not delay other clusters. A step begins when the goroutine notices the end of the previous
+// step, so turns are longer when the CPUs are busy.
 const (
 	startSteps = 20
 	startStep  = 50 * time.Millisecond

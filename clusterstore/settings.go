@@ -27,8 +27,8 @@ const (
 	lostAfterAnnotation  = "isthmus.io/lost-after"  // from MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // overrides the region label of the cluster's Nodes
 
-	// NetworkAnnotation contains the name of the network of the cluster's Pods. If Isthmus is on a
-	// different network, Isthmus cannot reach the Pods directly.
+	// NetworkAnnotation names the network of the cluster's Pods. If Isthmus is on a different
+	// network, Isthmus cannot reach the Pods directly.
 	NetworkAnnotation = "isthmus.io/network"
 	// gatewayAddressesAnnotation contains a list of HOST:PORT items, which override the addresses
 	// of the cluster's gateways.
@@ -89,7 +89,8 @@ func readSettings(annotations map[string]string, defaults linkSettings) linkSett
 	return r.settings
 }
 
-// targets returns the targets for a cluster with the given gateways, and describes any problems.
+// targets returns the gateway targets for a cluster with the given gateways, and messages about
+// problems with the gateways.
 func (r *linkSettings) targets(
 	found []*cluster.Gateway, more int, routable func(netip.Addr) bool,
 ) (list []gateway.Target, problem []string) {

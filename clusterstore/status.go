@@ -23,8 +23,8 @@ type linkStatus struct {
 	standing linkStanding
 }
 
-// shown returns the serving cluster. If no cluster is serving, shown returns the cluster that is
-// still syncing. If the link has no cluster, the result is nil.
+// shown returns the serving cluster, or the cluster that is still syncing if none is serving. If
+// the link has no cluster, the result is nil.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
 // served returns the cluster from which the table reads, or nil if there is none.
@@ -35,7 +35,7 @@ func (v *linkStatus) served() *runningCluster {
 	return v.serving
 }
 
-// health returns the health of the cluster that pages and metrics show. If the link serves a copy,
+// health returns the health that pages and metrics show for the cluster. If the link serves a copy,
 // the result describes the objects in the copy and the unreachable API server.
 func (v *linkStatus) health() cluster.Health {
 	h := v.shown().cluster.Health()
@@ -99,7 +99,7 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 		st.CopyOf = v.copy.of.Lost
 		st.Reason = "from a copy of " + st.CopyOf.UTC().Format(time.RFC3339) + ": " + st.Reason
 	case v.copy.problem != nil:
-		st.Reason += "; the copy of the cluster can't be used: " + v.copy.problem.Error()
+		st.Reason += "; the copy of the cluster cannot be used: " + v.copy.problem.Error()
 		st.Reason = strings.TrimPrefix(st.Reason, "; ")
 	}
 	switch {

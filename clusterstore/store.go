@@ -371,8 +371,8 @@ func (s *Store) checkSettled() {
 
 // Settled returns a channel that is closed once the Secrets have been listed and no link is
 // pending. A link is no longer pending once it is ready, unreachable or rejected. A link that has
-// waited one second for gateway names to resolve does not count as pending. Links added later do
-// not reopen the channel.
+// waited one second for gateway names to resolve does not count as pending. The channel remains
+// closed when links are added later.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
 // SecretsListed reports whether the link Secrets have been listed. If the link Secrets currently
@@ -388,8 +388,8 @@ func (s *Store) SecretsListed() (listed bool, err error) {
 // Namespace returns the namespace of the link Secrets.
 func (s *Store) Namespace() string { return s.namespace }
 
-// LocalRefused returns the requests for link Secrets that the API server of the local cluster
-// rejected.
+// LocalRefused returns the requests that the local API server rejected when the Store listed or
+// watched link Secrets.
 func (s *Store) LocalRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }
 
 // Status returns one entry for each link Secret, used or not, oldest first.

@@ -102,7 +102,7 @@ func TestCopyUnusable(t *testing.T) {
 	// unusable restarts the first replica, which must have no endpoints and must log the reason.
 	unusable := func(why string, args ...string) {
 		t.Helper()
-		l.replaceFirst(t, "the copy of a cluster can't be used", args...)
+		l.replaceFirst(t, "the copy of a cluster cannot be used", args...)
 		if got := l.firstAddrs(t, 0); len(got) > 0 {
 			t.Errorf("%q: the replica serves %v", why, got)
 		}

@@ -203,7 +203,7 @@ func (c *conflicts) all() (list []conflict) {
 	return list
 }
 
-// The detection time of a conflict that already exists does not change.
+// An existing conflict keeps its detection time.
 func (c *conflicts) set(ip netip.Addr, found []conflict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

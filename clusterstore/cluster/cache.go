@@ -14,17 +14,16 @@ import (
 // the services that an event affects. The cache does not perform I/O.
 //
 // Objects refer to each other through pointers. A pointer to an object that has not been read
-// refers to a placeholder, so objects may arrive in any order. A slice omits an endpoint while the
-// Pod of the endpoint is missing. When the missing Pod arrives, readers join the slice again.
-//
-// Each index is a type with all of its methods.
+// refers to a placeholder, so objects may arrive in any order. While the Pod of an endpoint is
+// missing, readers omit the endpoint. When the missing Pod arrives, readers process the endpoint's
+// slice again.
 //
 // The services index contains each Service with its slices, by name. An entry of the services index
 // is removed when it contains neither a Service nor slices.
 //
 // The slices index contains each EndpointSlice or Endpoints object, by key. Each slice has a stamp,
 // which changes whenever an object on which the slice depends changes. Readers compare stamps, and
-// join only the slices whose stamps have changed.
+// process only the slices whose stamps have changed.
 //
 // The pods index contains Pods and ExternalWorkloads, by key, in 64 shards. Slices and Pods point
 // to each other, so that a change to a Pod invalidates its slices. The attachPods and detachPods
@@ -36,9 +35,10 @@ import (
 // owners and Pods consistent.
 //
 // The policies index contains the Servers that make ports opaque, by key and by namespace. For each
-// namespace, the policies index contains sets of Pods, and the opaque ports of each set. A join
-// only has to look up the set of each Pod. After a change to a Server, the setServer and evaluate
-// methods update the sets. After a change to a Pod, the regroup method updates the sets.
+// namespace, the policies index contains sets of Pods, and the opaque ports of each set. To find
+// the opaque ports of a Pod, readers only look up the Pod's set. After a change to a Server, the
+// setServer and evaluate methods update the sets. After a change to a Pod, the regroup method
+// updates the sets.
 //
 // The nodes index contains the zone and region of each Node, by name, and the number of Nodes in
 // each region. In the local cluster, the nodes index contains the addresses of Nodes as well.
@@ -48,15 +48,16 @@ import (
 // reasons.
 //
 // If Config.Exports is set, the exports index contains the results of the export hooks. The hooks
-// return values for Services and ServiceExports, and in the local cluster for Namespaces and
-// ServiceImports as well. The values of all Services are cached, because a ServiceExport may arrive
-// later than its Service. If each new ServiceExport required another list of Services, anyone who
-// may create ServiceExports could cause endless lists.
+// return values for Services and ServiceExports, and in the local cluster also for ServiceImports.
+// In the local cluster, the exports index also records which Namespaces are being deleted. The
+// values of all Services are cached, because a ServiceExport may arrive later than its Service. If
+// each new ServiceExport required another list of Services, anyone who may create ServiceExports
+// could cause endless lists.
 //
 // The field local, which is set only in the local cluster, contains the ServiceProfiles, and the
 // addresses of Pods, ExternalWorkloads, Services and Nodes. The data from which EndpointSlices for
-// ExternalWorkloads are created is in the field local as well. An update to the field local marks
-// each profile that must be read again.
+// ExternalWorkloads are created is in the field local as well. Each update to the data in the field
+// local marks the profiles that must be read again.
 type cache struct {
 	cluster             federation.ClusterName
 	trustDomain         string

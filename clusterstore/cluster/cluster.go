@@ -242,7 +242,7 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 }
 
 // updateLink calls the update function. If the result of Region or Gateways has changed, updateLink
-// then calls Config.LinkChanged. Callers call updateLink only after a complete list or a single
+// also calls Config.LinkChanged. Callers call updateLink only after a complete list or a single
 // event, so that LinkChanged never sees a partial list.
 func (c *Cluster) updateLink(update func() (changed bool)) {
 	c.cache.mu.Lock()
@@ -253,13 +253,13 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed once the first sync waits for nothing but Config.Admit.
+// Listed returns a channel that is closed once only Config.Admit delays the first sync.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
-// Synced returns a channel that is closed when the first sync is complete. When the first sync is
-// complete, Services and Pods have been listed, as well as either EndpointSlices or Endpoints. Each
-// optional resource has been listed, unless the API server rejected the list or did not respond in
-// time. All listed Servers have been evaluated.
+// Synced returns a channel that is closed when the first sync is complete. The first sync waits for
+// lists of Services, Pods, and either EndpointSlices or Endpoints. The first sync also waits for
+// each optional resource, unless the API server rejects the list or does not respond in time. The
+// first sync also waits until all listed Servers have been evaluated.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
 // Look makes the cluster read its trust anchors and Pod networks again. The returned channel is
@@ -314,7 +314,7 @@ func (c *Cluster) Gateways() (list []*Gateway, more int) {
 
 // Region returns the region (topology.kubernetes.io/region) that all Nodes of the cluster share.
 // The region is empty if there are no Nodes, if the Nodes are in different regions, or if a Node
-// has no region. The known result is false if Nodes have never been listed. While Nodes cannot be
+// has no region. The second result is false if Nodes have never been listed. While Nodes cannot be
 // read, Region returns the last known region.
 func (c *Cluster) Region() (region string, known bool) {
 	c.cache.mu.RLock()

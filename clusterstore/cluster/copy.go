@@ -31,9 +31,9 @@ import (
 )
 
 // A copy of a cluster consists of Kubernetes lists in the form in which an API server would send
-// them. The expand function of each kind is the inverse of its compact function, and returns the
-// smallest object that leads to a given cached value. If Config.Copied is set, a Cluster reads the
-// lists of a copy with the same decoder and cache as the lists of an API server.
+// them. The expand function of a kind returns the smallest object that the compact function of the
+// kind converts to a given cached value. If Config.Copied is set, a Cluster reads the lists of a
+// copy with the same decoder and cache as the lists of an API server.
 
 // makeCopy implements [Cluster.Copy].
 func makeCopy(c *Cluster, limit int) (map[string][]byte, error) {
@@ -119,14 +119,15 @@ func (w *copyWriter) check(more, items int) error {
 	case w.size+more > w.limit:
 		return fmt.Errorf("its copy would be larger than %d MiB", w.limit>>20)
 	case items > maxItems:
-		return fmt.Errorf("a list in its copy would be larger than %d MiB before compression", maxItems>>20)
+		return fmt.Errorf("a list in the copy of the cluster would exceed %d MiB before compression", maxItems>>20)
 	}
 	return nil
 }
 
-// zip returns the data as one member of a gzip file. A list consists of three members, because the
-// size in its head is known only after the items have been compressed. The items are compressed one
-// by one, so that a copy never needs more memory than its limit.
+// zip returns the data as one member of a gzip file. A list consists of three members, because a
+// protobuf list begins with the size of its items. This size is known only after all items have
+// been compressed. The items are compressed one by one, so that a copy never needs more memory than
+// its limit.
 func (w *copyWriter) zip(data []byte) []byte {
 	var member bytes.Buffer // writes to it never fail
 	w.zipped.Reset(&member)
@@ -165,8 +166,9 @@ func encodeItem(o decode.Object, first bool) ([]byte, error) {
 // runtime.Unknown.
 const itemsNumber, rawNumber = 2, 2
 
-// encloseItems returns the beginning and the end of a list, which enclose items of the given total
-// size. A protobuf list consists of a prefix and a runtime.Unknown.
+// encloseItems returns the bytes that precede the items of a list, and the bytes that follow them.
+// The size argument is the total size of the items. A protobuf list consists of a prefix and a
+// runtime.Unknown.
 func encloseItems(of schema.GroupVersionKind, size int, protobuf bool) (head, tail []byte) {
 	version, kind := of.ToAPIVersionAndKind()
 	if !protobuf {
@@ -177,8 +179,8 @@ func encloseItems(of schema.GroupVersionKind, size int, protobuf bool) (head, ta
 	return protowire.AppendVarint(head, uint64(size)), nil
 }
 
-// Copied is a copy of a linked cluster, which a Cluster reads instead of an API server. Clusters
-// must not share a Copied.
+// Copied is a copy of a linked cluster, which a Cluster reads instead of an API server. Each
+// Cluster requires its own Copied.
 type Copied struct {
 	Lost  time.Time         // since when the cluster has been stale
 	Lists map[string][]byte // result of Cluster.Copy; each list is removed when it is read

@@ -25,8 +25,7 @@ func explain(c *cache, svc federation.ServiceID, port uint16) iter.Seq[federatio
 	}
 }
 
-// explainSlice appends the verdict on each address of a slice to the list. The verdicts come from a
-// temporary reader.
+// explainSlice appends the verdict on each address of a slice to the list.
 func explainSlice(
 	c *cache, list []federation.Considered, l *slice, svc federation.ServiceID, port uint16,
 ) []federation.Considered {
@@ -71,8 +70,8 @@ func considered(l *slice, a *address, at *addressFacts, port uint16, why federat
 	return x
 }
 
-// DescribeTarget describes the Pod or ExternalWorkload in the Twin field of an endpoint. For a bare
-// address, DescribeTarget returns "".
+// DescribeTarget describes the Pod or ExternalWorkload in the Twin field of an endpoint. If the
+// endpoint has neither, DescribeTarget returns "".
 func DescribeTarget(target string) string {
 	switch targetKind(target) {
 	case federation.Pod:

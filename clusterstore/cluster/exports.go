@@ -16,7 +16,7 @@ import (
 
 // ExportHooks contains functions that derive values from the objects of a Cluster. The Cluster
 // caches and compares these values without interpreting them, and counts their memory. A value must
-// be immutable and must not share memory with the object.
+// be immutable, and must not share memory with the object from which it was derived.
 //
 // The hooks may be called concurrently and must not block. Service, Listed and Changed are
 // required.
@@ -241,8 +241,8 @@ func (x *exportIndex) forgetServices() {
 
 // applied publishes the changes to one kind of object. Callers call applied only after a complete
 // list or a single event, so that Exports never reflects a partial list. The wantsList function
-// reports whether another list is required, because the hook has not seen all objects. The receiver
-// may be nil.
+// reports whether the objects must be listed again before the changes can be published. The
+// receiver may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
 		return
@@ -293,8 +293,8 @@ func serviceExportSize(value any, _ string) int64 {
 	return valueSize(value) + indexEntry[any]() + exportPlace
 }
 
-// exportPlace is the number of bytes used by one element of CachedExports.List and its copies in
-// derived lists.
+// exportPlace is the number of bytes that one Export uses in CachedExports.List and in the lists
+// derived from it.
 var exportPlace = listSize[Export](3)
 
 func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }

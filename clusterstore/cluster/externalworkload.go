@@ -25,9 +25,9 @@ const (
 	proxyInboundPort = 4143
 )
 
-// workloadKind stores each ExternalWorkload as a pod. An ExternalWorkload is in the namespace of
-// its slice, and its proxy accepts connections to all of its ports. The slice determines the zone
-// and readiness of an ExternalWorkload.
+// workloadKind stores each ExternalWorkload as a pod. Each ExternalWorkload is in the same
+// namespace as its slices. The proxy of an ExternalWorkload accepts connections to all ports of the
+// ExternalWorkload. The slice determines the zone and readiness of an ExternalWorkload.
 func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",

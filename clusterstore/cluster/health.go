@@ -65,7 +65,7 @@ type Health struct {
 	// Memory describes the memory that counts toward the cluster's memory cap. Memory is the zero
 	// value for a cluster without a memory cap.
 	Memory adminapi.Memory
-	// API describes the API server, except for the expiry of the credentials.
+	// API describes the API server. The Expiry field of API is not set.
 	API adminapi.APIServer
 }
 

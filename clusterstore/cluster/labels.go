@@ -16,8 +16,8 @@ import (
 type labelSet struct{ keys, values string }
 
 // labelEnd cannot occur in a valid label, because API servers accept only letters, digits, "-",
-// "_", "." and "/". If a malicious server sends labelEnd in a label, only the labels of that object
-// become garbled.
+// "_", "." and "/". If a malicious server sends an object with labelEnd in a label, only the labels
+// of the same object become garbled.
 const labelEnd = "\x00"
 
 func newLabelSet(from map[string]string) labelSet {
@@ -75,8 +75,8 @@ func (s *labelSet) templateHash() (value string, exists bool) {
 	return value, true
 }
 
-// podLabels returns the labels that the endpoints of a Pod or ExternalWorkload have in common with
-// the endpoints of its siblings, sorted by name.
+// podLabels returns the endpoint labels that a Pod or ExternalWorkload shares with its siblings,
+// sorted by name.
 func podLabels(p *pod, t *template) []federation.Label {
 	labels := make([]federation.Label, 0, 4)
 	if !t.external() {

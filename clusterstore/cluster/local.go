@@ -31,11 +31,11 @@ type Local struct {
 	// cache.mu guards the following fields.
 	addresses addressIndex
 	profiles  profileIndex
-	managed   map[federation.ServiceID]int          // number of marked slices, without zero entries
+	managed   map[federation.ServiceID]int          // number of managed slices, without zero entries
 	selecting byNamespace[*Service]                 // Services with a selector
 	selected  byNamespace[*decode.ExternalWorkload] // the fields of each ExternalWorkload that determine EndpointSlices
 
-	// The field replaced contains the previous version of the ExternalWorkload that was last stored
+	// The field replaced contains the version of an ExternalWorkload that the last update replaced
 	// or removed. Only the goroutine that stores and removes ExternalWorkloads accesses this field.
 	replaced *decode.ExternalWorkload
 }
@@ -103,8 +103,8 @@ type Found struct {
 	Service *Service
 
 	// Endpoint is the endpoint of the Pod or ExternalWorkload at the address. If no Pod or
-	// ExternalWorkload at the address is cached, Endpoint describes the bare address. Endpoint is
-	// nil if the address is a cluster IP or ambiguous.
+	// ExternalWorkload at the address is cached, Endpoint contains the address, but no data about
+	// an object. Endpoint is nil if the address is a cluster IP or ambiguous.
 	Endpoint *federation.Endpoint
 
 	// Claimed describes the objects that claim an ambiguous address, as in "2 Pods with IP
@@ -113,8 +113,8 @@ type Found struct {
 }
 
 // LookupAddress returns the object to which an address is currently assigned. A Pod keeps its
-// address until the Pod ends. For a Pod that is not running yet, LookupAddress returns the endpoint
-// of the bare address.
+// address until the Pod ends. For a Pod that is not running yet, LookupAddress returns an endpoint
+// without data about the Pod.
 func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	c := l.cache
 	c.mu.RLock()
@@ -135,9 +135,10 @@ func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	return Found{Claimed: claimed(len(list), by, addr)}
 }
 
-// Instance returns the ready or unready endpoint of a Service with the given hostname. The address
-// of the endpoint contains the port to which the client connects. Instance returns nil if the
-// Service has no endpoint with the hostname, or if the Pod of the endpoint is not cached.
+// Instance returns the endpoint with the given hostname in a Service, whether the endpoint is ready
+// or not. The address of the endpoint contains the port to which the client connects. Instance
+// returns nil if the Service has no endpoint with the hostname, or if the Pod of the endpoint is
+// not cached.
 func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	c := l.cache
 	c.mu.RLock()
@@ -181,9 +182,9 @@ func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 }
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. If the object is not
-// running, or its endpoint cannot be sent to proxies, endpointAt returns the endpoint of the bare
-// address. The containerPort argument is the port of the container behind a host port, and zero for
-// other ports.
+// running, or its endpoint cannot be sent to proxies, endpointAt returns an endpoint without data
+// about the object. The containerPort argument is the port of the container behind a host port, and
+// zero for other ports.
 func (l *Local) endpointAt(p *pod, addr netip.AddrPort, containerPort uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
 	j := joiner{cache: l.cache, behind: containerPort}
@@ -205,7 +206,7 @@ var _ federation.AddressOwners = (*Local)(nil)
 // AddressOwner returns the Service or Pod to which an address is assigned, or "" if there is none.
 //
 // The cluster IPs of a Service are assigned to the Service. The IPs of a Pod are assigned to the
-// Pod until the Pod ends. The IPs of a node are assigned to each Pod on it that uses host
+// Pod until the Pod ends. The IPs of a node are assigned to each Pod on the node that uses host
 // networking or host ports.
 //
 // AddressOwner ignores ExternalWorkloads, because a machine outside of Kubernetes may belong to
@@ -292,8 +293,8 @@ func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, e
 	return f.Problem, true
 }
 
-// The following methods return the data required to write EndpointSlices for ExternalWorkloads. A
-// slice is marked if its endpointslice.kubernetes.io/managed-by label equals
+// The following methods return the data required to write EndpointSlices for ExternalWorkloads. An
+// EndpointSlice is managed if its endpointslice.kubernetes.io/managed-by label equals
 // LocalConfig.SliceManager.
 
 // Selecting returns a Service with the fields that determine its EndpointSlices for
@@ -318,7 +319,8 @@ func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 }
 
 // Workloads returns the ExternalWorkloads in a namespace, with the fields that determine
-// EndpointSlices. An empty namespace stands for all namespaces.
+// EndpointSlices. If the namespace is empty, Workloads returns the ExternalWorkloads in all
+// namespaces.
 func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
@@ -338,23 +340,23 @@ func (l *Local) HasWorkloads(namespace string) bool {
 	return len(l.selected[namespace]) > 0
 }
 
-// ManagedSlices returns the number of marked slices of a Service.
+// ManagedSlices returns the number of managed EndpointSlices of a Service.
 func (l *Local) ManagedSlices(id federation.ServiceID) int {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
 	return l.managed[id]
 }
 
-// AllManagedSlices returns the number of marked slices for each Service that has marked slices.
+// AllManagedSlices returns the number of managed EndpointSlices for each Service that has any.
 func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
 	return maps.Clone(l.managed)
 }
 
-// LinkerdMirrors returns the Services written by Linkerd's service mirror, by the name of the
-// mirrored cluster. LinkerdMirrors omits federated Services, and Services that Isthmus has written
-// or adopted.
+// LinkerdMirrors maps each mirrored cluster to the Services that Linkerd's service mirror has
+// created for it. LinkerdMirrors omits federated Services, and Services that Isthmus has created or
+// adopted.
 func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
@@ -566,7 +568,7 @@ func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
 	}
 }
 
-// countManaged ignores slices that are not marked. The receiver may be nil.
+// countManaged ignores slices that are not managed. The receiver may be nil.
 func (l *Local) countManaged(of *slice, n int) {
 	if l == nil || of == nil || of.managed == "" {
 		return
@@ -577,7 +579,7 @@ func (l *Local) countManaged(of *slice, n int) {
 	}
 }
 
-// byNamespace maps namespaces to non-empty maps of names to values.
+// byNamespace maps each namespace to a non-empty map from names to values.
 type byNamespace[V any] map[string]map[string]V
 
 func (b byNamespace[V]) set(namespace, name string, v V) {

@@ -111,9 +111,9 @@ func (l *location) addrs(yield func(netip.Addr) bool) {
 // clients can identify a draining Pod. If several Pods that are being deleted claim the same
 // address, the address is not assigned to any of them.
 //
-// If a host port specifies a hostIP, the Pod claims the port only at that address. If the kubelet
-// does not report a hostIP as an address of the node, the claim is the weakest, because the address
-// may not exist on the node.
+// If a host port specifies a hostIP, the Pod claims the port only at that address. Such a claim has
+// the lowest precedence if the kubelet does not report the hostIP as an address of the node,
+// because the node may lack this address.
 type claim uint8
 
 const (
@@ -125,8 +125,8 @@ const (
 	noClaim
 )
 
-// claimWords has no words for byDraining, because several Pods that are being deleted never share a
-// claim.
+// claimWords contains no words for byDraining, because several Pods that are being deleted never
+// share a claim.
 var claimWords = [noClaim]string{
 	byIP:        "Pods with IP ",
 	byHostPort:  "Pods with host port ",

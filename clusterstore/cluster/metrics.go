@@ -87,7 +87,7 @@ var (
 		"standing")
 	memoryDesc = desc("isthmus_cluster_memory_bytes",
 		"Estimated memory that counts against the memory cap of a linked cluster. "+
-			"While a list is in progress, the larger of the cached and the listed objects is counted.")
+			"During a list, the value is the memory of the cached or of the listed objects, whichever is larger.")
 	maxMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
 		"Memory cap of a linked cluster in bytes, as set by --cluster-memory.")
 	refusedDesc = desc("isthmus_objects_refused",
@@ -120,8 +120,8 @@ func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
 	return gauge(stateDesc, 1, name, string(s))
 }
 
-// StandingSeries returns the metric for the standing of a cluster. The standing must already
-// combine the cordon with the condition of the cluster.
+// StandingSeries returns the metric for the standing of a cluster. The standing must take both the
+// cordon and the condition of the cluster into account.
 func StandingSeries(name federation.ClusterName, s federation.Standing) prometheus.Metric {
 	return gauge(standingDesc, 1, name, s.String())
 }

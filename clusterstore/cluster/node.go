@@ -32,8 +32,8 @@ func (n node) equal(o node) bool {
 // The addresses of Nodes are not counted, because only linked clusters have a memory cap.
 func (n node) size(string) int64 { return indexEntry[node]() }
 
-// shared yields the values that Nodes share, together with their sizes. The size of a region
-// includes its entry in nodeIndex.regions.
+// shared yields the values that Nodes share, each with its size. The size of a region includes its
+// entry in nodeIndex.regions.
 func (n node) shared(yield func(any, int64) bool) {
 	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }

@@ -13,7 +13,7 @@ import (
 	"isthmus/internal/pace"
 )
 
-// policy contains the Servers in one namespace that make ports opaque or are malformed. Each policy
+// policy contains those Servers of a namespace that make ports opaque or are malformed. Each policy
 // contains the ports that its Servers make opaque for Pods and ExternalWorkloads. The cache.mu
 // mutex guards a policy, but is not held during an evaluation.
 //
@@ -154,7 +154,7 @@ func (p *policy) excess() (excess, string) {
 			"use fewer Servers or shorter selectors",
 			len(p.servers), p.used.cost, maxPolicy)
 	case p.lacking:
-		return manyOpaque, fmt.Sprintf("the opaque ports of its Pods need more than %d MiB of memory: "+
+		return manyOpaque, fmt.Sprintf("the opaque ports of Pods in the namespace need more than %d MiB of memory: "+
 			"Servers do not make ports of additional Pods opaque; "+
 			"give more Pods the same opaque ports, or make fewer ports opaque", maxOpaqueBytes>>20)
 	}
@@ -310,9 +310,9 @@ func (x *policyIndex) mark(namespace string) {
 	}
 }
 
-// evaluate updates the opaque ports of the sets for which Servers have changed, and of the sets
-// that exceeded the memory limit. If the Servers have begun to exceed a limit, evaluate returns the
-// message to log. Calls for the same namespace must not overlap.
+// evaluate updates the opaque ports of sets of Pods that were evaluated before the Servers changed,
+// and of sets whose opaque ports exceeded maxOpaqueBytes. If the Servers have begun to exceed a
+// limit, evaluate returns the message to log. Calls for the same namespace must not overlap.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {

@@ -142,7 +142,7 @@ func parsePort(s string) (uint16, bool) {
 // namedPorts comparable, so that objects can share memory.
 type namedPorts string
 
-// maxNamedPorts limits the named ports of one object, in bytes.
+// maxNamedPorts is the maximum size of the named ports of one object, in bytes.
 const maxNamedPorts = 16 << 10
 
 // appendPort ignores ports without a name or with an invalid number.

@@ -303,7 +303,7 @@ const (
 
 // discarded returns the reason why proxies discard a retry budget. The result is "" if proxies
 // accept the budget. Proxies that have discarded the retry budget do not retry requests. A nil
-// budget stands for the default budget.
+// budget means the default budget.
 func discarded(b *federation.RetryBudget) string {
 	if b == nil {
 		return ""
@@ -417,8 +417,8 @@ func (t *translator) list(
 	}
 }
 
-// status translates a range of status codes. If only one bound is set, status uses this bound for
-// both, because proxies ignore a condition with a zero bound.
+// status translates a range of status codes. If only one bound is set, status uses the bound as
+// both the minimum and the maximum, because proxies ignore a condition with a zero bound.
 func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}
 	for _, code := range []uint32{s.Min, s.Max} {

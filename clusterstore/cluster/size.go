@@ -40,7 +40,7 @@ func indexEntry[T any]() int64 { return mapEntry(sizeof[string]() + sizeof[T]())
 // value.
 func mapEntry(size int64) int64 { return int64(float64(size+1) * indexShare) }
 
-// textSize returns the memory to which a string refers.
+// textSize returns the size of the memory to which a string refers.
 func textSize(text string) int64 {
 	if text == "" {
 		return 0
@@ -48,8 +48,7 @@ func textSize(text string) int64 {
 	return allocation + int64(len(text))
 }
 
-// textsSize returns the memory to which a list of strings refers, including the bytes of the
-// strings.
+// textsSize returns the memory used by a list of strings, including the bytes of the strings.
 func textsSize(list []string) int64 {
 	n := listSize[string](cap(list))
 	for _, text := range list {

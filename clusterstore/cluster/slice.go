@@ -28,9 +28,9 @@ type slice struct {
 
 	// The following fields are set only while the slice is cached.
 	key string
-	// stamp is the value of sliceIndex.clock after the last relevant change. Changes to the slice,
-	// and to Pods, owners and Servers on which the slice depends, are relevant. Readers join the
-	// slice again only if its stamp has changed.
+	// stamp is the value of sliceIndex.clock after the last relevant change. A change is relevant
+	// if it affects the slice, or a Pod, owner or Server on which the slice depends. Readers
+	// process the slice again only if its stamp has changed.
 	stamp   uint64
 	changed int64 // when the slice itself was first read or last changed, in Unix nanoseconds
 }
@@ -562,8 +562,8 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// shared yields the facts of addresses, which slices share, together with their sizes. Equal facts
-// of consecutive addresses are yielded once.
+// shared yields the address facts that slices share, each with its size. Equal facts of consecutive
+// addresses are yielded once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
@@ -629,8 +629,8 @@ func (x *sliceIndex) set(key string, before, now *slice) {
 	}
 }
 
-// invalidate assigns a new stamp to a slice, so that readers join the slice again, and marks the
-// Service of the slice as changed.
+// invalidate marks the Service of a slice as changed, and assigns a new stamp to the slice, so that
+// readers process the slice again.
 func (x *sliceIndex) invalidate(l *slice) {
 	x.clock++
 	l.stamp = x.clock
