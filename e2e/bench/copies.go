@@ -22,7 +22,7 @@ type CopiesScale struct {
 func copies(s Scale) Trial {
 	c := s.Copies
 	return Trial{
-		Name: "copies", Claims: lostClusters, repeats: 1,
+		Name: "copies", Claims: staleClusters, repeats: 1,
 		Figures: []Figure{
 			{Key: "written", Label: "time from the loss until all copies are complete", Unit: "s", Max: 30},
 			{Key: "size", Label: "size of all copies", Unit: "MB"},
@@ -59,7 +59,7 @@ func (c CopiesScale) do(r *run) {
 	check(harness.Poll(r.ctx, runLimit, 100*time.Millisecond, func() error {
 		copied = r.fleet.Copied()
 		if copied.Clusters != c.Linked {
-			return fmt.Errorf("%d of %d lost clusters have a complete copy", copied.Clusters, c.Linked)
+			return fmt.Errorf("%d of %d stale clusters have a complete copy", copied.Clusters, c.Linked)
 		}
 		return nil
 	}))

@@ -63,7 +63,7 @@ const runLimit = 6 * time.Minute
 const (
 	overview      = "performance.md#what-isthmus-costs"
 	optimizations = "performance.md#optimizations-and-their-gains"
-	lostClusters  = "performance.md#copies-of-lost-clusters"
+	staleClusters = "performance.md#copies-of-stale-clusters"
 	sizing        = "operations.md#sizing"
 )
 

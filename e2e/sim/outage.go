@@ -13,7 +13,7 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// These are labels of the ConfigMaps that store a copy of a lost cluster.
+// These are labels of the ConfigMaps that store a copy of a stale cluster.
 const (
 	copiedCluster    = "isthmus.io/cache-cluster"
 	copiedGeneration = "isthmus.io/cache-generation"

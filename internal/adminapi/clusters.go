@@ -281,7 +281,7 @@ type CacheCopies struct {
 	Off        bool   `json:"off,omitempty"`        // --cache-max-age is 0
 	Error      string `json:"error,omitempty"`      // why the copies can't be listed
 	LeaseError string `json:"leaseError,omitempty"` // why the Lease can't be used
-	// Missing lists the lost clusters whose caches exist in this replica, but could not be copied.
+	// Missing lists the stale clusters whose caches exist in this replica, but could not be copied.
 	Missing []MissingCopy `json:"missing,omitempty"`
 }
 

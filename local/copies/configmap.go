@@ -67,7 +67,7 @@ func (g *generation) complete() bool { return len(g.names) == g.Parts }
 // mayGrow reports whether a leader may still be writing an incomplete generation.
 func (g *generation) mayGrow() bool { return !g.complete() && time.Since(g.Written).Abs() <= readyFor }
 
-// tooOld reports whether the time of the loss is at least maxAge in the past or in the future.
+// tooOld reports whether the start of the outage is at least maxAge in the past or in the future.
 func (g *generation) tooOld(maxAge time.Duration) bool { return time.Since(g.Lost).Abs() >= maxAge }
 
 // slug returns a string that identifies a cluster in the names and labels of ConfigMaps. If the

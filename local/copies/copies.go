@@ -55,7 +55,7 @@ type Options struct {
 // Caches returns the caches of all links. If listed is false, links may be missing from the list.
 type Caches func() (list []clusterstore.LinkedCache, listed bool)
 
-// Copies reads and writes the copies of lost clusters. [Copies.Read] and [Copies.Status] are safe
+// Copies reads and writes the copies of stale clusters. [Copies.Read] and [Copies.Status] are safe
 // for concurrent use.
 type Copies struct {
 	// The following fields do not change after SetCaches has returned.
@@ -93,7 +93,7 @@ func (o *outage) postpone() {
 func New(o Options) *Copies {
 	c := &Copies{
 		o: o,
-		candidate: lease.NewCandidate[lease.Leadership]("copies of lost clusters", lease.Config{
+		candidate: lease.NewCandidate[lease.Leadership]("copies of stale clusters", lease.Config{
 			Leases: o.Client.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 		}, o.Log),
 		limiter: rate.NewLimiter(writeRate, writeRate),
@@ -132,7 +132,7 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 		return nil, clusterstore.UnusableCopy("its annotation " + headAnnotation + " can't be read")
 	case g.tooOld(c.o.MaxAge):
 		return nil, clusterstore.UnusableCopy(fmt.Sprintf(
-			"the cluster was lost at %s, more than %v (--cache-max-age) from now",
+			"the cluster became stale at %s, more than %v (--cache-max-age) from now",
 			g.Lost.UTC().Format(time.RFC3339), c.o.MaxAge))
 	case g.mayGrow():
 		return nil, errors.New("it is being written")
@@ -226,9 +226,9 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, ver
 	}
 	switch {
 	case err == nil && c.problem != nil:
-		c.o.Log.Info("copies of lost clusters can be listed again")
+		c.o.Log.Info("copies of stale clusters can be listed again")
 	case err != nil && c.problem == nil && c.o.MaxAge > 0:
-		c.o.Log.Warn("copies of lost clusters cannot be listed, so new replicas cannot serve lost clusters",
+		c.o.Log.Warn("copies of stale clusters cannot be listed, so new replicas cannot serve stale clusters",
 			zap.Error(err))
 	}
 	c.problem = err
@@ -320,7 +320,7 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 		case errors.Is(context.Cause(ctx), context.Canceled): // the replica stops
 			return
 		case err != nil:
-			c.o.Log.Warn("a lost cluster could not be copied", zap.Stringer("cluster", l.Cluster), zap.Error(err))
+			c.o.Log.Warn("a stale cluster could not be copied", zap.Stringer("cluster", l.Cluster), zap.Error(err))
 			o.problem = cmp.Or(context.Cause(ctx), err).Error()
 			o.postpone()
 		default:
@@ -419,11 +419,11 @@ func (c *Copies) Status() adminapi.CacheCopies {
 	return s
 }
 
-// Missing returns a metric with the number of lost clusters that have no copy.
+// Missing returns a metric with the number of stale clusters that have no copy.
 func (c *Copies) Missing() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_cluster_copies_missing",
-		Help: "Number of lost clusters that newly started replicas cannot serve, because no copy is saved.",
+		Help: "Number of stale clusters that newly started replicas cannot serve, because no copy is saved.",
 	}, func() float64 { return float64(len(c.Status().Missing)) })
 }
 

@@ -1,4 +1,4 @@
-// Package copies stores the cached objects of lost clusters in ConfigMaps of the local cluster. If
+// Package copies stores the cached objects of stale clusters in ConfigMaps of the local cluster. If
 // the API of a linked cluster is unreachable when a replica starts, the replica serves the copy, so
 // clients keep the cluster's endpoints. Replicas share copies through ConfigMaps in the namespace
 // of Isthmus:
@@ -12,7 +12,7 @@
 //
 //   - A cluster is copied once per outage, after the cluster has been stale for 10 s. A replica
 //     tries to acquire the Lease only while it has copies to write or to delete. A copy is always
-//     written by a replica that has cached the lost cluster.
+//     written by a replica that has cached the cluster.
 //   - A generation is a complete copy, and consists of 1 to 19 ConfigMaps that never change. An
 //     older generation is deleted only after a newer generation is complete. Incomplete generations
 //     are never read.

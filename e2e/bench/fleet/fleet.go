@@ -43,7 +43,7 @@ type Config struct {
 	// exported as members.
 	Exports int
 
-	// Copies makes the local cluster accept copies of lost clusters, which [Fleet.Copied] counts.
+	// Copies makes the local cluster accept copies of stale clusters, which [Fleet.Copied] counts.
 	// It randomizes the names and addresses of Pods, because consecutive numbers compress better
 	// than those in real clusters.
 	Copies bool
@@ -453,7 +453,7 @@ func (f *Fleet) ChangeExport(cluster, export int, value string) error {
 	return c.api.Put(c.exports[export])
 }
 
-// writes records the Services and the copies of lost clusters that Isthmus has written to the local
+// writes records the Services and the copies of stale clusters that Isthmus has written to the local
 // cluster.
 type writes struct {
 	mu     sync.Mutex

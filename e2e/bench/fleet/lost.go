@@ -7,14 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Labels of the ConfigMaps that contain the copy of a lost cluster.
+// Labels of the ConfigMaps that contain the copy of a stale cluster.
 const (
 	copyCluster    = "isthmus.io/cache-cluster"
 	copyGeneration = "isthmus.io/cache-generation"
 	copyHead       = "isthmus.io/cache"
 )
 
-// Copied describes the complete copies of lost clusters in the local cluster.
+// Copied describes the complete copies of stale clusters in the local cluster.
 type Copied struct {
 	Clusters int       // number of clusters with a complete copy
 	Bytes    int       // total size of these copies

@@ -132,7 +132,7 @@ func (p preference) replaceIsthmus(ctx context.Context) (none time.Time, note st
 	return none, "its first message contains all endpoints; isthmus clusters shows north as stale, " + copied, err
 }
 
-// awaitCopy waits until Isthmus has copied the cache of a lost cluster into ConfigMaps.
+// awaitCopy waits until Isthmus has copied the cache of a stale cluster into ConfigMaps.
 func (p preference) awaitCopy(ctx context.Context, name string) error {
 	api := p.shops[west].CoreV1().ConfigMaps(kube.LinkNamespace)
 	err := harness.Poll(ctx, seenLimit, 100*time.Millisecond, func() error {

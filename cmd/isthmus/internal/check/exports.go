@@ -129,14 +129,14 @@ func checkCopies(r *report, s *Input) {
 		"place, apply manifests/linkerd/cache"
 	switch c := s.Copies; {
 	case c.Off:
-		r.about(SectionReplicas, Copies, "")(OK, "lost clusters are not copied (--cache-max-age=0)", "")
+		r.about(SectionReplicas, Copies, "")(OK, "stale clusters are not copied (--cache-max-age=0)", "")
 	case c.Error != "":
 		r.about(SectionReplicas, Copies, "")(Unchecked, lost+": ConfigMaps cannot be listed: "+c.Error, grant)
 	case len(c.Missing) == 0:
-		r.about(SectionReplicas, Copies, "")(OK, "lost clusters are copied to ConfigMaps", "")
+		r.about(SectionReplicas, Copies, "")(OK, "stale clusters are copied to ConfigMaps", "")
 	default:
 		for _, m := range c.Missing {
-			text := "the lost cluster could not be copied: " + m.Reason
+			text := "the stale cluster could not be copied: " + m.Reason
 			if c.LeaseError != "" {
 				text += ": " + c.LeaseError
 			}

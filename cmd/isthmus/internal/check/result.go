@@ -46,7 +46,7 @@ const (
 	Leftovers = "leftover-mirrors" // mirrors of unlinked clusters that Linkerd's service mirror left behind
 
 	SliceWriter = "slice-writer" // one replica writes EndpointSlices and can do so
-	Copies      = "copies"       // lost clusters are copied, so that a replica that starts can serve them
+	Copies      = "copies"       // stale clusters are copied, so that a replica that starts can serve them
 	Exports     = "exports"      // one replica writes Services for exports and can do so
 )
 

@@ -169,7 +169,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// TestCopies checks the results about copies of lost clusters.
+// TestCopies checks the results about copies of stale clusters.
 func TestCopies(t *testing.T) {
 	const lost = "newly started replicas do not serve a linked cluster whose API is unreachable"
 	for name, x := range map[string]struct {
@@ -184,7 +184,7 @@ func TestCopies(t *testing.T) {
 		"missing": {&adminapi.CacheCopies{
 			LeaseError: "refused",
 			Missing:    []adminapi.MissingCopy{{Cluster: "east", Reason: "no leader"}},
-		}, []string{"warning copies east: the lost cluster could not be copied: no leader: refused; " + lost}},
+		}, []string{"warning copies east: the stale cluster could not be copied: no leader: refused; " + lost}},
 	} {
 		seen := goodInput()
 		seen.Copies = x.copies

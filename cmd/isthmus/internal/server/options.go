@@ -192,7 +192,7 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 			"The usable memory is the smaller of GOMEMLIMIT and the container's memory limit, "+
 			"or the machine's memory if neither is set.")
 	parse(s, &o.cacheMaxAge, "cache-max-age", "24h", notNegative,
-		"Use the saved cache of a lost cluster for up to this `DURATION` after the loss. "+
+		"Use the saved cache of a stale cluster until the cluster has been stale for this `DURATION`. "+
 			"A replica saves a copy of the cache in ConfigMaps in the control plane's namespace. "+
 			"Replicas that are started while the cluster's API is unreachable serve this copy. "+
 			"If the duration is 0, Isthmus does not write copies and deletes existing copies.")

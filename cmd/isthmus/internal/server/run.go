@@ -220,7 +220,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		},
 		endFirst: slices.Concat(
 			sliceWriter.parts(),
-			[]part{{name: "writer of copies of lost clusters", run: copied.Run}},
+			[]part{{name: "writer of copies of stale clusters", run: copied.Run}},
 			exporter.parts(),
 		),
 		admin: admin.New(admin.Options{

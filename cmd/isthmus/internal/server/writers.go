@@ -85,7 +85,7 @@ func (w *sliceWriter) parts() []part {
 func newCopies(o *options, cfg *rest.Config, metrics *cluster.Metrics, log *zap.Logger) (*copies.Copies, error) {
 	api, err := newTypedClient(cfg, metrics)
 	if err != nil {
-		return nil, fmt.Errorf("client for copies of lost clusters: %w", err)
+		return nil, fmt.Errorf("client for copies of stale clusters: %w", err)
 	}
 	name, err := replicaName()
 	if err != nil {
