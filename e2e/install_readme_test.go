@@ -176,7 +176,7 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 	sameSpec(t, "taken back", deploymentNamed(t, west, "linkerd-destination"), before)
 }
 
-// checkCacheRights checks that manifests/linkerd/cache adds the permissions for copies of lost
+// checkCacheRights checks that manifests/linkerd/cache adds the permissions for copies of stale
 // clusters to Linkerd's account.
 func checkCacheRights(t *testing.T, server *harness.Cluster) {
 	t.Helper()
