@@ -107,8 +107,8 @@ func (s MemberStatus) String() string {
 // Preference determines which of a service's endpoints are sent to clients, and when. With the zero
 // value, clients receive all endpoints.
 //
-// For a service that is not federated, all terms except ClientZone include all clusters. Teams can
-// use the same preference for ordinary and federated Services.
+// For a service that is not federated, all terms except ClientZone match the endpoints of all
+// clusters. Teams can use the same preference for ordinary and federated Services.
 type Preference struct {
 	// Tiers is sorted from most to least preferred. Each endpoint belongs to the first tier that
 	// includes it. Endpoints outside all tiers are not served. If Tiers is empty, a single tier

@@ -299,7 +299,7 @@ func (s *watchedService) reportTiers() {
 
 // worst returns two maps whose keys are zones. The first map contains, for each zone, the client
 // that currently uses the most tiers. The second map contains, for each zone, the largest number of
-// tiers that clients used at the last report.
+// tiers in use at the last report.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)

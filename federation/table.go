@@ -463,7 +463,7 @@ func (t *Table) Tick() {
 }
 
 // Explain says which addresses the clients of a key receive, and why they do not receive the other
-// addresses. If the key is not watched, or if ctx ends first, the second result is false.
+// addresses. If the key is not watched, or if ctx is done first, the second result is false.
 //
 // Explain holds the service's lock only while copying the service's state. If the Source does not
 // implement Explainer, the explanation omits addresses outside the Share.
@@ -492,7 +492,7 @@ func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 // removing a cordon. The list is sorted by service and port.
 //
 // Impact chooses endpoints the way the table chooses them for clients, and takes about as long as
-// the change itself. If ctx ends first, Impact returns an error.
+// the change itself. If ctx is done first, Impact returns an error.
 func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]ServiceImpact, error) {
 	services := make(map[ServiceID]bool)
 	for id, d := range t.definitions.inChunks(&t.mu) {

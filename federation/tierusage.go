@@ -87,9 +87,9 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 	v.setInUse(max(needed, last+1), t.counts, now)
 }
 
-// decide returns how much of each tier clients receive with the new counts. Clients begin to use
-// additional tiers immediately. Tiers that are no longer needed stay in use until all their parts
-// have been dropped.
+// decide determines, from the new counts, how much of each tier clients receive. Clients begin to
+// use additional tiers immediately. Tiers that are no longer needed stay in use until all their
+// parts have been dropped.
 //
 // When new counts arrive, the previous counts may already require that a tier be dropped. To make
 // the result independent of the order of events, decide drops unneeded tiers before using the new

@@ -41,7 +41,7 @@ func (c collector) streams(ch chan<- prometheus.Metric) {
 	streams.Collect(ch)
 
 	views := gauges("isthmus_views",
-		"Number of views by state: open (streams use the view) or warm (cached for the next stream).",
+		"Number of endpoint sets and profiles that streams share, by state: open (in use) or warm (cached).",
 		"grpc_method", "state")
 	for method, of := range map[string]interface {
 		count() (all, idle int, evicted uint64)

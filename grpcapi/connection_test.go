@@ -95,7 +95,7 @@ func TestConnectionAgeRefusesNobody(t *testing.T) {
 // TestConnectionAgeDuringASend checks that the end waits for the current send. A stall of that send
 // is still detected.
 func TestConnectionAgeDuringASend(t *testing.T) {
-	for name, takes := range map[string]bool{tooOld: true, "has not read an update": false} {
+	for name, takes := range map[string]bool{tooOld: true, "took too long to read an update": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{Pace: -1, ConnectionAge: 100 * time.Second, Stall: time.Minute})
@@ -315,7 +315,7 @@ func TestStalledConnection(t *testing.T) {
 				c = w.getProfile(webAddr, "", on, gated)
 			}
 			time.Sleep(time.Minute)
-			c.fails(t, codes.Unavailable, "has not read an update")
+			c.fails(t, codes.Unavailable, "took too long to read an update")
 		}
 		if !closed() || value(w.server.metrics.closed.WithLabelValues(closedStalled)) != 1 {
 			t.Error("the connection is still open or was not counted")

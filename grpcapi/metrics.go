@@ -55,7 +55,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		}, []string{"reason"}),
 		first: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "isthmus_first_frame_seconds",
-			Help:    "How long the first message of a Get stream waited for clusters.",
+			Help:    "How long the first message of a Get stream waited for clusters to sync.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 1.5, 2, 3},
 		}),
 		late: newCounter("isthmus_first_frame_timeouts_total",

@@ -66,8 +66,8 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// newest returns the variant of the newest profile that is encoded for the stream's proxy. The
-// stream's turn ends even if newest panics.
+// newest returns the newest profile, in the variant for the stream's proxy. The stream's turn ends
+// even if newest panics.
 func (st *profileStream) newest() (v *profileVariant) {
 	defer st.endTurn()
 	v, st.replaced = st.view.variant(st.sentRoutes)

@@ -45,11 +45,11 @@ type statusWriter interface{ WriteStatus(*status.Status) error }
 // A goroutine that ends the stream of another goroutine uses one of the following statuses.
 var (
 	statusDraining = status.New(codes.Unavailable, "the replica is shutting down")
-	statusStalled  = status.New(codes.Unavailable, "the proxy has not read an update for too long")
+	statusStalled  = status.New(codes.Unavailable, "the proxy took too long to read an update")
 )
 
-// stream is the common state of Get and GetProfile streams. Only the handler's goroutine may use
-// this state, except for the end method, which any goroutine may call.
+// stream is the common state of Get and GetProfile streams. Only the handler's goroutine may use a
+// stream, but any goroutine may call the end method.
 //
 // Streams do not queue messages, so that a slow proxy blocks only its own stream. Each stream
 // stores the last state that it has sent, and skips intermediate states.

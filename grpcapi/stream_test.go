@@ -113,7 +113,7 @@ func TestStall(t *testing.T) {
 			t.Errorf("%d overflows before any stall", n)
 		}
 		time.Sleep(time.Nanosecond)
-		c.fails(t, codes.Unavailable, "not read an update")
+		c.fails(t, codes.Unavailable, "took too long to read an update")
 		if c.status.Code() != codes.Unavailable {
 			t.Errorf("the transport got the status %v", c.status)
 		}

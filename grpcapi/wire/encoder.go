@@ -113,8 +113,8 @@ func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)
 }
 
-// addSharing encodes endpoints, but encodes the labels that all of them share only once per
-// message. If the endpoints need more messages than the limit allows, the result is nil.
+// addSharing encodes endpoints. Each message contains the shared labels only once. If the endpoints
+// need more messages than the limit allows, the result is nil.
 func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, limit int) []*Frame {
 	var head []byte
 	for _, l := range shared {
