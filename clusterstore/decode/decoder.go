@@ -55,8 +55,8 @@ type room struct {
 	clears []func()
 }
 
-// clear makes the memory of the last object available to the next one. After a call to clear, the
-// last object and its bytes must not be used.
+// clear makes the memory of the last object available to the next object. After a call to clear,
+// the last object and its bytes must not be used.
 func (r *room) clear() {
 	for _, c := range r.clears {
 		c()

@@ -71,8 +71,8 @@
 //     behavior, and [Options].Trouble is called once.
 //
 // [Group.Run] starts one goroutine per Resource, and waits for all of them to end. The methods
-// Health, Synced and HealthChanged are safe for concurrent use. Callbacks may call these three
-// methods, because the package does not hold a lock during a callback.
+// Health, Synced and HealthChanged are safe for concurrent use. Callbacks may call Health, Synced
+// and HealthChanged, because the package does not hold a lock during a callback.
 //
 // The list-and-watch loop in resource.go replaces client-go's Reflector, which holds whole lists of
 // complete objects in memory. A Reflector also needs two more goroutines per watch, and its fixed

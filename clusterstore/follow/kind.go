@@ -31,9 +31,9 @@ type Kind[O decode.Object, T any] struct {
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
 	// Size returns the number of bytes that a value uses in the Store, without its key and its
-	// shared values. If the value makes the Store use memory for another object, the size includes
-	// that memory. The result of Size must depend only on the arguments. Size is required if
-	// Options.Memory is set.
+	// shared values. If caching the value makes the Store use memory for another object, the size
+	// includes that memory. The result of Size must depend only on the arguments. Size is required
+	// if Options.Memory is set.
 	Size func(value T, key string) int64
 	// Shared, if set, iterates over the parts of a value that objects may share, such as a
 	// [unique.Handle], and over their sizes in bytes. A shared value counts once against the memory
@@ -43,8 +43,8 @@ type Kind[O decode.Object, T any] struct {
 	// be ignored.
 	Same func(a, b T) bool
 	// Together, if set, compares objects. Listed objects for which Together returns 0 are put into
-	// the Store in one step. If an item moves between two objects in the same step, the item is
-	// never missing from the Store. The Store must implement [Joint].
+	// the Store in one step. For example, an endpoint that moves from one slice to another in the
+	// same step is never missing from the Store. The Store must implement [Joint].
 	Together func(a, b T) int
 	// Changed, if set, is called after each change to the Store. If ok is true, the value is new,
 	// or differs from the previous value according to Same. If ok is false, the object was dropped.

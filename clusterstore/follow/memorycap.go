@@ -8,7 +8,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// ErrOverBudget is wrapped by every error that reports that a cluster would exceed its memory cap.
+// ErrOverBudget means that a cluster would exceed its memory cap. Errors with details wrap
+// ErrOverBudget.
 var ErrOverBudget = errors.New("over budget")
 
 // MemoryCap limits the estimated memory of one cluster's cache, in bytes. For each resource, the

@@ -223,8 +223,9 @@ func (r *Resource) run(ctx context.Context) {
 	}
 }
 
-// listAndWatch lists the objects unless a watch can be resumed, and then watches until a failure.
-// listAndWatch returns the step with which the next call must begin after a pause.
+// listAndWatch watches the objects until a failure. If an earlier watch cannot be resumed,
+// listAndWatch first lists the objects. listAndWatch returns the step with which the next call must
+// begin after a pause.
 func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	if begin == toResume {
 		same, err := r.sameHistory(ctx)
@@ -471,7 +472,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 		r.markTried()
 	}
 	shown := err
-	// The URL of the request is not shown, because it differs between attempts.
+	// The URL of the request is not shown, because the URL differs between attempts.
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		shown = u.Err
 	}

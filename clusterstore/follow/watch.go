@@ -151,12 +151,12 @@ func broken(err error) bool {
 // executes Resource.run uses a lag. A nil lag measures nothing.
 //
 // Some updates do not set a new time in managedFields. For example, marking an object for deletion
-// leaves the time of an earlier change, which may be long past. To detect these updates exactly,
-// Isthmus would have to store the time of every object. Instead, a lag ignores an update if another
-// update of the resource had a newer time. A lag also ignores an update if another update with the
-// same time arrived more than a second earlier. Any user may write a future time into an object.
-// Future times are replaced with the current time, because a future time would otherwise prevent
-// all measurements until that time.
+// leaves the time of an earlier change, which may be long past. To detect exactly which updates
+// lack a new time, Isthmus would have to store the time of every object. A lag ignores an update if
+// another update of the resource had a newer time. A lag also ignores an update if another update
+// with the same time arrived more than a second earlier. Any user may write a future time into an
+// object. Future times are replaced with the current time, because a future time would otherwise
+// prevent all measurements until that time.
 type lag struct {
 	seconds prometheus.Observer // fixed
 

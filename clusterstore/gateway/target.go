@@ -10,7 +10,7 @@ import (
 )
 
 // MaxAddresses is the maximum number of gateway addresses that Isthmus uses for one cluster. If a
-// cluster has more addresses, Isthmus uses the first ones in the order of the targets.
+// cluster has more addresses, Isthmus uses the first addresses in the order of the targets.
 const MaxAddresses = 16
 
 // Target is the address or the name of a gateway.

@@ -104,7 +104,7 @@ func (k *Keeper) Look() <-chan struct{} {
 	return k.looked
 }
 
-// due reports which facts Run may read now because of a call to Look. The caller holds k.mu.
+// due reports which facts Run may read now in response to a call to Look. The caller holds k.mu.
 func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	if now.Before(k.paused) {
 		return false, false
@@ -145,7 +145,8 @@ func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	}
 }
 
-// serveLooks handles calls to Look for the given time, and returns false if ctx is done earlier.
+// serveLooks spends the given time handling calls to Look, and returns false if ctx is done
+// earlier.
 func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

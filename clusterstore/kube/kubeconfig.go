@@ -46,10 +46,10 @@ var strictCodec = func() runtime.Codec {
 var errUnparsable = errors.New("kubeconfig can't be parsed")
 
 // ReadKubeconfig parses the kubeconfig of a link, and returns an error if the kubeconfig is
-// unusable. A user with permission to write the Secret must not be able to make Isthmus run a
-// program, read a file, use a proxy or impersonate another user. A kubeconfig may contain only a
-// server, its certificate authority, and a token or a client certificate, all of them inline.
-// Unknown fields are ignored, as in client-go.
+// unusable. A kubeconfig must not make Isthmus run a program, read a file, use a proxy or
+// impersonate another user, because less trusted users may write the Secret. A kubeconfig may
+// contain only a server, its certificate authority, and a token or a client certificate, all of
+// them inline. Unknown fields are ignored, as in client-go.
 //
 // Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. Names of
 // unknown fields are quoted only if they are unlikely to be secrets. Errors from parsers are not

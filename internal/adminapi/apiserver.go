@@ -5,8 +5,7 @@ import "time"
 // APIServer contains what one replica knows about a cluster's API server. The replica learns most
 // values when it lists and watches the cluster. The replica reads the version, the trust anchors
 // and the Pod networks when the server first responds, and then every hour. A request to
-// /debug/clusters never causes requests to the API server, unless the request sets
-// [FreshParameter].
+// /debug/clusters causes requests to the API server only if [FreshParameter] is set.
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // time of the server's last response; zero if there was none
 	// Error says why the newest request got no response, or is empty if the request got a response.

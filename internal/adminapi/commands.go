@@ -12,8 +12,8 @@ type ClustersOutput struct {
 	Gateway string    `json:"gateway"` // NAMESPACE/POD, or HOST:PORT
 	Clusters
 	Others []OtherReplica `json:"otherGateways,omitempty"`
-	// Unchecked says why the program cannot interpret a page from a different version of Isthmus,
-	// and is empty otherwise.
+	// Unchecked says why the command cannot interpret a page from a different version of Isthmus,
+	// or is empty if the command can.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 

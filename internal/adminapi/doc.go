@@ -30,7 +30,7 @@
 //
 //   - New fields may be added. Readers must ignore unknown fields.
 //   - Every response contains the version of the pages' format, [Format], in the header
-//     [FormatHeader]. [Build] and [Replica] contain the version too.
+//     [FormatHeader]. [Build] and [Replica] also contain the version of the format.
 //   - Readers must not interpret a page with a different or missing version, because fields may be
 //     missing or have different meanings.
 package adminapi

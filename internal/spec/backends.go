@@ -226,7 +226,7 @@ func (n *Namespace) ready(l *discoveryv1.EndpointSlice, service string, port uin
 	return sorted(found)
 }
 
-// unready returns the endpoints of a slice that may become ready. Addresses that are also ready are
+// unready returns the endpoints of a slice that may become ready. Addresses of ready endpoints are
 // omitted.
 func unready(l *discoveryv1.EndpointSlice, port uint16, ready []Backend) []Backend {
 	found := make(map[netip.AddrPort]Backend)
