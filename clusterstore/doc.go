@@ -28,7 +28,7 @@
 //   - Rotating credentials does not affect proxies. The Store starts another Cluster with the new
 //     credentials. The new Cluster replaces the serving Cluster in one step. Before the switch, the
 //     new Cluster lists all kinds of objects that the serving Cluster has cached. The file
-//     successor.go describes the exceptions.
+//     successor.go describes exceptions to this rule.
 //   - When Run returns, the table still contains the links and their endpoints.
 //   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. The
 //     exports of an unusable or unreachable cluster do not change. If several exports are missing

@@ -82,7 +82,7 @@ func (g *linkGateways) end() bool {
 // settled reports whether the tracker has settled or is not needed.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
 
-// late reports whether the tracker has not settled within namesTimeout.
+// late reports whether the tracker has been unsettled for at least namesTimeout.
 func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTimeout }
 
 // untilLate returns a channel that receives a value once namesTimeout has elapsed. The channel is

@@ -343,7 +343,7 @@ func (c *Cluster) Declares(svc federation.ServiceID, port uint16) bool {
 	return c.cache.services.declares(svc, port)
 }
 
-// Reader returns a reader for one port of a Service. After a change, the reader joins only the
+// Reader returns a reader for one port of a Service. After a change, the reader processes only the
 // changed EndpointSlices again.
 func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {
 	return &reader{cache: c.cache, service: svc, port: port}
@@ -361,7 +361,7 @@ func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federa
 //
 // Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
 // contains only the reason why they are invalid. Because EndpointSlices are copied before Pods, a
-// copy contains every Pod to which its slices refer, even if the cluster changes during the call.
-// Each Pod has the same version as when the slices were copied, or a newer version. If two caches
-// contain equal objects, their copies are equal.
+// copy contains every Pod to which its slices refer, even if the cluster changes during the call. A
+// copied Pod may be newer than the slices that refer to the Pod. If two caches contain equal
+// objects, their copies are equal.
 func (c *Cluster) Copy(limit int) (map[string][]byte, error) { return makeCopy(c, limit) }

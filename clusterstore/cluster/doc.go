@@ -44,14 +44,15 @@
 // the Service as changed. A goroutine of [Cluster.Run] calls Config.Changed for each marked
 // Service.
 //
-// Config.Changed reads the endpoints from a reader. The reader joins only the EndpointSlices with
-// new stamps. [Cluster.Explain] uses the same join to explain why each address is used or ignored.
+// Config.Changed reads the endpoints from a reader. The reader processes only the EndpointSlices
+// with new stamps. [Cluster.Explain] uses the same join to explain why each address is used or
+// ignored.
 //
 // # Concurrency
 //
-// The cache.mu mutex guards the cached objects and their indexes. Joining an EndpointSlice requires
-// a read lock. No goroutine holds the mutex during I/O, during a call to Changed or LinkChanged, or
-// while evaluating selectors.
+// The cache.mu mutex guards the cached objects and their indexes. Joining an EndpointSlice with its
+// Pods requires a read lock. No goroutine holds the mutex during I/O, during a call to Changed or
+// LinkChanged, or while evaluating selectors.
 //
 // Each resource has one goroutine that updates the cache. Two goroutines call Config.Changed, and
 // one goroutine evaluates policies. For the local cluster, a separate goroutine calls
@@ -61,8 +62,8 @@
 // # Adding a kind
 //
 // To add a kind of object, create a file with the structure of node.go, and add the kind to
-// newResources. The file of a kind defines the cached form of an object, the compact function that
-// extracts the cached form, its size and its index.
+// newResources. The file of a kind defines the cached form of an object, together with the size and
+// the index of this form. The compact function of a kind extracts the cached form.
 //
 // [Cluster.Copy] returns the cached objects of a linked cluster as Kubernetes lists. If
 // [Config].Copied is set, a Cluster reads these lists instead of sending requests to an API server.

@@ -71,7 +71,7 @@ func considered(l *slice, a *address, at *addressFacts, port uint16, why federat
 }
 
 // DescribeTarget describes the Pod or ExternalWorkload in the Twin field of an endpoint. If the
-// endpoint has neither, DescribeTarget returns "".
+// Twin field is empty, DescribeTarget returns "".
 func DescribeTarget(target string) string {
 	switch targetKind(target) {
 	case federation.Pod:

@@ -10,8 +10,8 @@ import (
 	"isthmus/federation"
 )
 
-// reader is a [federation.Reader] for one port of a Service. A reader caches the joined endpoints
-// of each slice, together with the stamp of the slice.
+// reader is a [federation.Reader] for one port of a Service. A reader caches the endpoints of each
+// slice, together with the stamp of the slice.
 type reader struct {
 	cache   *cache
 	service federation.ServiceID
@@ -63,7 +63,7 @@ func (r *reader) current(list []*slice, ref portRef) bool {
 	})
 }
 
-// read joins the slices that have changed since the last call.
+// read calls join for each slice that has changed since the last call.
 func (r *reader) read(list []*slice, ref portRef) {
 	parts := make([]joinedSlice, 0, len(list))
 	offered := make([]*federation.Slice, 0, len(list))

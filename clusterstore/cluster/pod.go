@@ -277,8 +277,8 @@ type template struct {
 
 func (t *template) external() bool { return t.identity != unique.Handle[federation.Identity]{} }
 
-// malformed reports whether the Pod is meshed, but the ports of its proxy cannot be read. Endpoints
-// of a malformed Pod have no inbound port, and [Health] reports the number of malformed Pods.
+// malformed reports whether the Pod is a meshed Pod whose proxy ports cannot be read. Endpoints of
+// a malformed Pod have no inbound port, and [Health] reports the number of malformed Pods.
 func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == proxyPorts{} }
 
 func (t template) size() int64 {

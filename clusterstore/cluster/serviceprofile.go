@@ -91,7 +91,7 @@ const (
 	// messages of up to 4 MiB. The estimated size is an upper bound, except that a method in
 	// capital letters may need 50% more than estimated.
 	maxProfile = 2 << 20
-	// sizePerPart is the estimated size of one part of a ServiceProfile, without its strings.
+	// sizePerPart is the estimated size of one part of a ServiceProfile, excluding its strings.
 	sizePerPart = 48
 	// maxNested is the maximum nesting depth of conditions. Each level of conditions is encoded as
 	// two nested messages, and proxies decode at most 100 levels of nested messages.
@@ -121,8 +121,8 @@ type translatedProfile struct {
 //
 // All fields of a condition must match, so the example becomes one [federation.Match] of kind
 // MatchAll with two elements in Sub. A status range with only one bound becomes a range that
-// contains only this status. Proxies receive weights as integers: a weight of "500m" becomes 5,000,
-// and a weight of 1 becomes 10,000.
+// contains only the value of this bound. Proxies receive weights as integers: a weight of "500m"
+// becomes 5,000, and a weight of 1 becomes 10,000.
 //
 // For any spec, translateProfile runs quickly, and its result can be encoded and sent. All strings
 // are valid UTF-8. The nesting depth of conditions and the total size stay below the limits of
@@ -417,8 +417,8 @@ func (t *translator) list(
 	}
 }
 
-// status translates a range of status codes. If only one bound is set, status uses the bound as
-// both the minimum and the maximum, because proxies ignore a condition with a zero bound.
+// status translates a range of status codes. If only one bound is set, status uses it as the
+// minimum and the maximum, because proxies ignore a condition with a zero bound.
 func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}
 	for _, code := range []uint32{s.Min, s.Max} {

@@ -26,7 +26,7 @@ const (
 	uniqueSize = 160
 )
 
-// sizeof returns the size of a value of type T, without any memory to which the value refers.
+// sizeof returns the size of a value of type T, excluding any memory to which the value refers.
 func sizeof[T any]() int64 {
 	var value T
 	return int64(unsafe.Sizeof(value))
@@ -57,7 +57,7 @@ func textsSize(list []string) int64 {
 	return n
 }
 
-// listSize returns the memory used by the elements of a list, without any memory to which the
+// listSize returns the memory used by the elements of a list, excluding any memory to which the
 // elements refer.
 func listSize[T any](room int) int64 {
 	if room == 0 {

@@ -153,9 +153,9 @@ func sliceKind[O decode.Object](
 }
 
 // compactSlice returns the cached form of an EndpointSlice. Slices that contain DNS names (FQDN) or
-// belong to no Service are not cached, because Isthmus cannot serve them. A slice without ports and
-// addresses is cached only if the given manager manages the slice. API servers treat an empty list
-// of ports like a missing list.
+// belong to no Service are not cached, because Isthmus cannot serve them. A slice that has neither
+// ports nor addresses is cached only if the given manager manages the slice. API servers treat an
+// empty list of ports like a missing list.
 func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*slice, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
