@@ -65,7 +65,7 @@ func Parse(path string, data []byte) (*Case, error) {
 	for _, f := range archive.Files {
 		line++ // skip the marker
 		if _, ok := p.sections[f.Name]; ok {
-			p.errs = append(p.errs, fmt.Errorf("%s:%d: there are two sections %q", path, line-1, f.Name))
+			p.errs = append(p.errs, fmt.Errorf("%s:%d: duplicate section %q", path, line-1, f.Name))
 		}
 		p.sections[f.Name] = section{text: string(f.Data), line: line}
 		line += strings.Count(string(f.Data), "\n")
@@ -94,7 +94,7 @@ func (p *parser) header(script string) {
 		case comment == "for: every server":
 			p.c.EveryServer = true
 		case key == "for":
-			p.errs = append(p.errs, fmt.Errorf("%s: %s: it can only be for every server", p.file, comment))
+			p.errs = append(p.errs, fmt.Errorf("%s: %s: the only possible value is \"every server\"", p.file, comment))
 		case p.c.About == "":
 			p.c.About = comment
 		}
@@ -170,7 +170,7 @@ func (p *parser) company(words []string) {
 func (p *parser) section(name string) (section, error) {
 	s, ok := p.sections[name]
 	if !ok {
-		return s, fmt.Errorf("there is no section %q", name)
+		return s, fmt.Errorf("no section %q", name)
 	}
 	if p.index != "" {
 		s.text = strings.ReplaceAll(s.text, "$I", p.index)
@@ -262,15 +262,15 @@ func (p *parser) command(words []string) (action, error) {
 	}
 	c, ok := commands[name]
 	if !ok {
-		return nil, fmt.Errorf("there is no such command")
+		return nil, fmt.Errorf("unknown command")
 	}
 	if len(args) < c.min || c.max >= 0 && len(args) > c.max {
-		return nil, fmt.Errorf("wrong number of words, it is: %s %s", name, c.synopsis)
+		return nil, fmt.Errorf("wrong number of words, want: %s %s", name, c.synopsis)
 	}
 	switch first, _, _ := strings.Cut(c.synopsis, " "); first {
 	case "ID":
 		if opens := name == "get" || name == "profile"; !opens && !p.streams[args[0]] {
-			return nil, fmt.Errorf("there is no stream %q yet", args[0])
+			return nil, fmt.Errorf("stream %q is not open yet", args[0])
 		}
 	case "CLUSTER":
 		if err := knownCluster(args[0]); err != nil {

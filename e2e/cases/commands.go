@@ -37,7 +37,7 @@ func parseSettle(_ *parser, args []string) (action, error) {
 func duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is no duration", text)
+		return 0, fmt.Errorf("%q is not a duration", text)
 	}
 	return d, nil
 }
@@ -46,10 +46,10 @@ func parseRepeat(p *parser, args []string) (action, error) {
 	n, err := strconv.Atoi(args[0])
 	const limit = 10_000
 	if err != nil || n < 0 || n > limit {
-		return nil, fmt.Errorf("%q is no number of times up to %d", args[0], limit)
+		return nil, fmt.Errorf("%q is not a number from 1 to %d", args[0], limit)
 	}
 	if p.depth == 3 {
-		return nil, fmt.Errorf("sections are repeated in each other too deeply")
+		return nil, fmt.Errorf("repeated sections are nested too deeply")
 	}
 	outer := p.index
 	p.depth++
@@ -104,7 +104,7 @@ func parseExpectAddrs(p *parser, args []string) (action, error) {
 func parseFirst(p *parser, args []string) (action, error) {
 	kinds := []string{"add", "remove", "no_endpoints(true)", "no_endpoints(false)", "profile"}
 	if !slices.Contains(kinds, args[1]) {
-		return nil, fmt.Errorf("%q is none of %q", args[1], kinds)
+		return nil, fmt.Errorf("%q is not one of %q", args[1], kinds)
 	}
 	want, err := addresses(args[2:])
 	slices.SortFunc(want, netip.AddrPort.Compare)
@@ -114,7 +114,7 @@ func parseFirst(p *parser, args []string) (action, error) {
 func parseExpectError(p *parser, args []string) (action, error) {
 	code, ok := codeByName(args[1])
 	if !ok {
-		return nil, fmt.Errorf("%q is no gRPC code", args[1])
+		return nil, fmt.Errorf("%q is not a gRPC code", args[1])
 	}
 	text := ""
 	if len(args) == 3 {
@@ -162,7 +162,7 @@ var clusterNames = []string{"west", "east", "north"}
 
 func knownCluster(name string) error {
 	if !slices.Contains(clusterNames, name) {
-		return fmt.Errorf("%q is none of the clusters %q", name, clusterNames)
+		return fmt.Errorf("%q is not one of the clusters %q", name, clusterNames)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ type link struct {
 // parseLink parses: link REMOTE as NAME [options], and relink.
 func parseLink(_ *parser, args []string) (action, error) {
 	if args[1] != "as" {
-		return nil, fmt.Errorf("%q where there should be: as", args[1])
+		return nil, fmt.Errorf("%q instead of as", args[1])
 	}
 	l, err := readLink(args[0], args[2], args[3:])
 	if err != nil {
@@ -96,7 +96,7 @@ func readLink(remote, name string, words []string) (link, error) {
 		errs = append(errs, fmt.Errorf("user=%s is neither NS/SA nor nobody", l.user))
 	}
 	if l.exec && l.user == "" {
-		errs = append(errs, errors.New("exec goes with user="))
+		errs = append(errs, errors.New("exec needs user="))
 	}
 	return l, errors.Join(errs...)
 }
@@ -204,7 +204,7 @@ func parseAnother(p *parser, args []string) (action, error) {
 // the case.
 func startAnother(ctx context.Context, r *run, cluster string, flags []string) error {
 	if r.another != nil {
-		return errors.New("there is another gateway already")
+		return errors.New("a second replica is already running")
 	}
 	w, err := r.writer(cluster)
 	if err != nil {

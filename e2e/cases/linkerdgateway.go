@@ -69,7 +69,7 @@ func ingressOf(hosts string) ([]any, error) {
 func ownAddress(text string) (netip.AddrPort, error) {
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil || !addr.Addr().IsLoopback() {
-		return addr, fmt.Errorf("%q is no IP:PORT of this machine itself", text)
+		return addr, fmt.Errorf("%q is not a loopback IP:PORT", text)
 	}
 	return addr, nil
 }
@@ -80,10 +80,10 @@ func parseUnasked(_ *parser, args []string) (action, error) {
 	return func(_ context.Context, r *run) error {
 		s := r.answering[addr]
 		if s == nil {
-			return fmt.Errorf("nothing answers at %s", addr)
+			return fmt.Errorf("no server listens on %s", addr)
 		}
 		if n := s.Asked(); n > 0 {
-			return fmt.Errorf("%s has been asked %d times", addr, n)
+			return fmt.Errorf("%s received %d requests", addr, n)
 		}
 		return nil
 	}, err
@@ -99,7 +99,7 @@ func parseAnswers(_ *parser, args []string) (action, error) {
 	if args[1] != "none" {
 		n, err := number(args[1])
 		if err != nil || n < 200 || n > 599 {
-			return nil, fmt.Errorf("%q is neither none nor a status of HTTP from 200 to 599", args[1])
+			return nil, fmt.Errorf("%q is neither none nor an HTTP status from 200 to 599", args[1])
 		}
 		code = int(n)
 	}
@@ -112,7 +112,7 @@ func answers(ctx context.Context, r *run, addr netip.AddrPort, code int) error {
 	s := r.answering[addr]
 	switch {
 	case s == nil && code == 0:
-		return fmt.Errorf("nothing answers at %s", addr)
+		return fmt.Errorf("no server listens on %s", addr)
 	case code == 0:
 		delete(r.answering, addr)
 		s.Close()

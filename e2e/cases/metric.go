@@ -33,7 +33,7 @@ func parseMetric(_ *parser, args []string) (action, error) {
 		if holds(sum, r.noted[args[0]]) {
 			return nil
 		}
-		return fmt.Errorf("%d samples match and add up to %v, expected is %s%s", found, sum, args[1], notes(r, args))
+		return fmt.Errorf("%d samples match and add up to %v, want %s%s", found, sum, args[1], notes(r, args))
 	}), nil
 }
 
@@ -49,7 +49,7 @@ func parseMetricValue(text string) (holds func(sum, noted float64) bool, err err
 	text, more := strings.CutPrefix(text, ">")
 	want, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return nil, fmt.Errorf("%q is none of a number, >NUMBER, note and noted", text)
+		return nil, fmt.Errorf("%q is not a number, >NUMBER, note or noted", text)
 	}
 	return func(sum, _ float64) bool { return more && sum > want || !more && sum == want }, nil
 }

@@ -114,7 +114,7 @@ func setOwners(o object, owners []string, version func(kind string) string) erro
 func number(text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no port", text)
+		return 0, fmt.Errorf("%q is not a port", text)
 	}
 	return int64(n), nil
 }

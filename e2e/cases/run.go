@@ -60,7 +60,7 @@ func newRun(life context.Context, runner *Runner, c *Case) *run {
 func (r *run) writer(cluster string) (*writer, error) {
 	w := r.runner.writers[cluster]
 	if w == nil {
-		return nil, fmt.Errorf("there is no cluster %s", cluster)
+		return nil, fmt.Errorf("no cluster %s", cluster)
 	}
 	return w, nil
 }
@@ -242,13 +242,13 @@ func (r *run) report() string {
 	}
 	if g := r.runner.env.Gateway; g != nil {
 		if log := g.Log(30); log != "" {
-			fmt.Fprintf(&b, "the gateway's log ends with:\n  %s\n", strings.ReplaceAll(log, "\n", "\n  "))
+			fmt.Fprintf(&b, "the replica's log ends with:\n  %s\n", strings.ReplaceAll(log, "\n", "\n  "))
 		}
 	}
 	if r.another != nil {
 		fmt.Fprintf(
 			&b,
-			"the other gateway's log ends with:\n  %s\n",
+			"the second replica's log ends with:\n  %s\n",
 			strings.ReplaceAll(r.another.Log(30), "\n", "\n  "),
 		)
 	}
@@ -305,7 +305,7 @@ func (r *run) awaitLocal(ctx context.Context) error {
 		for _, resource := range page.Local.Resources {
 			if !resource.Synced || resource.Err != "" {
 				err = errors.Join(err, fmt.Errorf(
-					"the gateway does not read the local cluster's %s again: %s",
+					"the replica does not watch the local cluster's %s again: %s",
 					resource.Resource,
 					resource.Err,
 				))
@@ -314,7 +314,7 @@ func (r *run) awaitLocal(ctx context.Context) error {
 		if page.Writer != nil && len(page.Writer.Unread) > 0 {
 			err = errors.Join(
 				err,
-				fmt.Errorf("the writer of EndpointSlices does not read again: %v", page.Writer.Unread),
+				fmt.Errorf("the writer of EndpointSlices does not watch its resources again: %v", page.Writer.Unread),
 			)
 		}
 		return err
@@ -384,7 +384,7 @@ var faultCommands = map[string]struct {
 func (r *run) fault(ctx context.Context, command, cluster string) error {
 	k, ok := r.runner.env.Clusters[cluster]
 	if !ok {
-		return fmt.Errorf("there is no cluster %s", cluster)
+		return fmt.Errorf("no cluster %s", cluster)
 	}
 	c := faultCommands[command]
 	if c.from != "" && c.from != r.states[cluster] {

@@ -142,7 +142,7 @@ func (r *Runner) revive(ctx context.Context, restarted bool) error {
 		if err == nil {
 			continue
 		}
-		r.trace("cluster %s is started anew: %v", name, err)
+		r.trace("cluster %s is restarted: %v", name, err)
 		if err := r.env.Clusters[name].Restart(ctx); err != nil {
 			return err
 		}
@@ -154,6 +154,6 @@ func (r *Runner) revive(ctx context.Context, restarted bool) error {
 	if err == nil {
 		return nil
 	}
-	r.trace("the gateway is started anew: %v", err)
+	r.trace("the replica is restarted: %v", err)
 	return r.env.Gateway.Restart(ctx)
 }

@@ -42,7 +42,7 @@ func (d *double) MetricsAddr() string { return d.metrics }
 func (d *double) Log(int) string      { return "the double's log" }
 func (d *double) Check(context.Context) error {
 	if d.sick.Load() {
-		return errors.New("the gateway is sick")
+		return errors.New("the replica is unhealthy")
 	}
 	return nil
 }
@@ -165,9 +165,9 @@ func TestStreamCommands(t *testing.T) {
 		{"too few addresses", "get a two\nexpect-addrs a 10.0.0.1:80", "surplus: [fd00::1]:80"},
 		{"too many addresses", "get a two\nexpect-addrs a 10.0.0.[1-2]:80 [fd00::1]:80", "missing: 10.0.0.2:80"},
 		{"addresses of a profile", "profile a profile\nexpect-addrs a", "only a Get stream"},
-		{"a stream that has ended", "get a ends\nexpect-addrs a", "the stream has ended with OK"},
+		{"an ended stream", "get a ends\nexpect-addrs a", "the stream ended with OK"},
 		{
-			"a stream that is closed",
+			"a closed stream",
 			"get a two\nclose a\nexpect-addrs a 10.0.0.1:80 [fd00::1]:80",
 			"the stream is closed",
 		},
@@ -175,15 +175,15 @@ func TestStreamCommands(t *testing.T) {
 		{"first with addresses", "get a steps\nfirst a add 10.0.0.1:80", ""},
 		{"first with other addresses", "get a two\nfirst a add 10.0.0.1:80", "surplus: [fd00::1]:80"},
 		{"first of another kind", "get a none\nfirst a no_endpoints(false)", "the first message is #1"},
-		{"first that never comes", "get a silent\nfirst a add", "no message has come"},
-		{"first of a stream that has ended", "get a fails\nfirst a add", "Unavailable: going away"},
+		{"first without a message", "get a silent\nfirst a add", "no message received"},
+		{"first of an ended stream", "get a fails\nfirst a add", "Unavailable: going away"},
 		{"no endpoints", "get a none\nfirst a no_endpoints(true)\nexpect-addrs a", ""},
 		{"error", "get a fails\nexpect-error a Unavailable 'going .*'", ""},
 		{"OK", "get a ends\nexpect-error a OK", ""},
 		{
 			"another code",
 			"get a fails\nexpect-error a NotFound",
-			"ended with Unavailable: going away, expected is NotFound",
+			"ended with Unavailable: going away, want NotFound",
 		},
 		{"another text", "get a fails\nexpect-error a Unavailable coming", `matching "coming"`},
 		{"no error", "get a two\nexpect-error a OK", "the stream is still open"},
@@ -192,8 +192,8 @@ func TestStreamCommands(t *testing.T) {
 		{"not missing", "get a none\nexpect-missing a", "the first message is #1"},
 		{"missing by another code", "get a fails\nexpect-missing a", "Unavailable"},
 		{"quiet", "get a two\nfirst a add\nquiet a 200ms", ""},
-		{"not quiet", "get a busy\nquiet a 200ms", "a message came: #"},
-		{"quiet but ended", "get a ends\nexpect-error a OK\nquiet a 1ms", "has ended"},
+		{"not quiet", "get a busy\nquiet a 200ms", "message received: #"},
+		{"quiet but ended", "get a ends\nexpect-error a OK\nquiet a 1ms", "the stream ended"},
 		{
 			"reconnect",
 			"get a changes\nexpect-addrs a 10.0.0.1:80\nmark a\nclose a\nsettle 10ms\nreconnect a\nexpect-addrs a " +
@@ -201,7 +201,7 @@ func TestStreamCommands(t *testing.T) {
 			"",
 		},
 		{
-			"reconnect that loses",
+			"reconnect with a lost endpoint",
 			"get a changes\nfirst a add\nmark a\nreconnect a\nexpect-addrs a 10.0.0.2:80\nno-flap a 10.0.0.1:80",
 			"absent after message #2",
 		},
@@ -212,9 +212,9 @@ func TestStreamCommands(t *testing.T) {
 		},
 		{"flap without mark", "get a two\nno-flap a", "no mark"},
 		{"count", "get a two\nexpect-count a 1..2", ""},
-		{"another count", "get a two\nexpect-count a 3..4", "there are 2 addresses, expected are 3 to 4"},
+		{"another count", "get a two\nexpect-count a 3..4", "2 addresses, want 3 to 4"},
 		{"count of a profile", "profile a profile\nexpect-count a 0..1", "only a Get stream"},
-		{"count of a stream that has ended", "get a ends\nexpect-count a 5..6", "the stream has ended with OK"},
+		{"count of an ended stream", "get a ends\nexpect-count a 5..6", "the stream ended with OK"},
 		{
 			"parts",
 			"get a swings\nfirst a add\nmark a\nreconnect a\nexpect-count a 2..2\nreconnect a\nexpect-count a 1..1\n" +
@@ -225,28 +225,28 @@ func TestStreamCommands(t *testing.T) {
 		{
 			"other parts",
 			"get a steps\nmark a\nexpect-addrs a 10.0.0.2:80\nparts a joined 3..4",
-			"messages, expected are 3 to 4",
+			"messages, want 3 to 4",
 		},
 		{"parts without mark", "get a two\nparts a left 0..1", "no mark"},
 		{"within", "get a two\nwithin 20s expect-addrs a 10.0.0.1:80 [fd00::1]:80", ""},
 		{"not within", "get a two\nwithin 100ms expect-addrs a 10.0.0.1:80", "surplus: [fd00::1]:80"},
 		{"stall", "get a two\nfirst a add\nstall a\nunstall a\nexpect-addrs a 10.0.0.1:80 [fd00::1]:80", ""},
-		{"an id again", "get a two\nfirst a add\nget a none\nfirst a no_endpoints(true)\nexpect-addrs a", ""},
+		{"a reused id", "get a two\nfirst a add\nget a none\nfirst a no_endpoints(true)\nexpect-addrs a", ""},
 		{"repeat", "repeat 3 open\nexpect-addrs s2\n-- open --\nget s$I none\n", ""},
 		{"a fault", "get a remove-first\nexpect-addrs a", "stream a was sent: [a remove before any add"},
 		{"metric", "metric ^size$ 2\nmetric ^count 7\nmetric 'count{a=\"b\"}' >2\nmetric nothing 0", ""},
-		{"a metric that stays", "metric ^size$ note\nmetric ^size$ noted", ""},
-		{"a metric that grows", "metric ^ticks$ note\nmetric ^ticks$ noted", "add up to"},
-		{"another metric", "metric ^count >7", "2 samples match and add up to 7, expected is >7"},
+		{"a constant metric", "metric ^size$ note\nmetric ^size$ noted", ""},
+		{"a growing metric", "metric ^ticks$ note\nmetric ^ticks$ noted", "add up to"},
+		{"another metric", "metric ^count >7", "2 samples match and add up to 7, want >7"},
 		{"verb", "isthmus -c 'echo $ADDR; echo no >&2'\nstdout '^\\S+:\\d+\\s$'\nstderr ^no\nno-stdout no", ""},
-		{"verb that fails", "isthmus -c 'exit 1'", "expected is exit code 0"},
-		{"verb that has to fail", "fails 1 -c 'exit 1'\nstdout ^$\nfails 1 -c 'exit 2'", "expected is exit code 1"},
-		{"output that lacks", "isthmus -c 'echo a'\nstdout b", `standard output does not match "b"`},
-		{"output that must not be", "isthmus -c 'echo a'\nno-stdout a", `standard output matches "a"`},
-		{"output of nothing", "stderr b", "has not run the isthmus command yet"},
-		{"verb that shows later", "shows aaa -c 'printf a >>file; cat file'", ""},
-		{"verb that never shows", "shows b -c 'echo a'", `does not match "b"`},
-		{"no cluster", "pod west p 10.0.0.1", "there is no cluster west"},
+		{"a command that fails", "isthmus -c 'exit 1'", "want exit code 0"},
+		{"a command that must fail", "fails 1 -c 'exit 1'\nstdout ^$\nfails 1 -c 'exit 2'", "want exit code 1"},
+		{"output without a match", "isthmus -c 'echo a'\nstdout b", `standard output does not match "b"`},
+		{"output with an unwanted match", "isthmus -c 'echo a'\nno-stdout a", `standard output matches "a"`},
+		{"output without a command", "stderr b", "has not run the isthmus command yet"},
+		{"a command that shows a text later", "shows aaa -c 'printf a >>file; cat file'", ""},
+		{"a command that never shows a text", "shows b -c 'echo a'", `does not match "b"`},
+		{"no cluster", "pod west p 10.0.0.1", "no cluster west"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestFailureShowsWhatThereIsToKnow(t *testing.T) {
 	for _, want := range []string{
 		"the-case.txtar:5: expect-error a OK", "still open", "stream a (Get), open, 3 messages", "#2 ",
 		"add 10.0.0.2:80", "remove 10.0.0.1:80",
-		"state: 1 endpoints 10.0.0.2:80", "stream b (Get), the stream has ended with Unavailable: going away",
+		"state: 1 endpoints 10.0.0.2:80", "stream b (Get), the stream ended with Unavailable: going away",
 		"the double's log",
 	} {
 		if !strings.Contains(result.Err.Error(), want) {
@@ -326,8 +326,8 @@ func TestDeadGatewayFailsTheCaseAndIsMended(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer runner.Close()
-	if result := runner.Run(t.Context(), c); result.Err == nil || !strings.Contains(result.Err.Error(), "is sick") {
-		t.Errorf("the death was not noticed: %v", result.Err)
+	if result := runner.Run(t.Context(), c); result.Err == nil || !strings.Contains(result.Err.Error(), "is unhealthy") {
+		t.Errorf("the dead process was not detected: %v", result.Err)
 	}
 	runner.opt.Trace = nil
 	if result := runner.Run(t.Context(), c); result.Err != nil || len(gateway.restarts) != 1 {
@@ -379,10 +379,10 @@ func TestDeadAddress(t *testing.T) {
 	defer runner.Close()
 	dead := runner.dead.LocalAddr().String()
 	if c, err := net.Dial("tcp", dead); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("a connection to it: %v, %v", c, err)
+		t.Errorf("a connection to the address: %v, %v", c, err)
 	}
 	if l, err := net.Listen("tcp", dead); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("a listener at it: %v, %v", l, err)
+		t.Errorf("a listener on the address: %v, %v", l, err)
 	}
 }
 
@@ -427,7 +427,7 @@ func TestUnasked(t *testing.T) {
 		t.Error(err)
 	}
 	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/ready", nil))
-	if err := unasked(t.Context(), r); err == nil || !strings.Contains(err.Error(), "asked 1 times") {
-		t.Errorf("once it has been asked: %v", err)
+	if err := unasked(t.Context(), r); err == nil || !strings.Contains(err.Error(), "received 1 requests") {
+		t.Errorf("after a request: %v", err)
 	}
 }

@@ -95,7 +95,7 @@ func (w wanted) keys(s seen) error {
 	compare := func(what string, want map[string]any, have map[string]string) {
 		for key, value := range want {
 			if now, ok := have[key]; !ok || now != value {
-				errs = append(errs, fmt.Errorf("%s %s is %q, not %q", what, key, now, value))
+				errs = append(errs, fmt.Errorf("%s %s is %q, want %q", what, key, now, value))
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (w wanted) keys(s seen) error {
 	for _, key := range w.opt.values["without"] {
 		_, label := s.GetLabels()[key]
 		if _, annotation := s.GetAnnotations()[key]; label || annotation {
-			errs = append(errs, fmt.Errorf("%s is there", key))
+			errs = append(errs, fmt.Errorf("%s exists", key))
 		}
 	}
 	for key, now := range s.fields {
@@ -114,7 +114,7 @@ func (w wanted) keys(s seen) error {
 			want = []string{usual}
 		}
 		if want != nil && !holds(key, want[0], now) {
-			errs = append(errs, fmt.Errorf("%s is %q, not %q", key, now, want[0]))
+			errs = append(errs, fmt.Errorf("%s is %q, want %q", key, now, want[0]))
 		}
 	}
 	return errors.Join(errs...)
@@ -137,13 +137,13 @@ func (w wanted) identity(s seen, r *run) error {
 	case w.opt.flags["note"]:
 		r.written[id] = s
 	case !noted && (w.opt.flags["same"] || w.opt.flags["other"] || w.opt.flags["untouched"]):
-		return final{errors.New("nothing was noted of it")}
+		return final{errors.New("the object was not noted")}
 	case w.opt.flags["same"] && (s.GetUID() != before.GetUID() || s.ip != before.ip):
-		return errors.New("it is another one")
+		return errors.New("the object was recreated")
 	case w.opt.flags["other"] && s.GetUID() == before.GetUID():
-		return errors.New("it is the same one")
+		return errors.New("the object was not recreated")
 	case w.opt.flags["untouched"] && s.GetResourceVersion() != before.GetResourceVersion():
-		return errors.New("it has been written")
+		return errors.New("the object was written")
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func parseSlice(p *parser, args []string) (action, error) {
 			return nil, err
 		}
 		if addressType != "" && family != addressType {
-			return nil, fmt.Errorf("%q is of type %s, the endpoints before are of type %s", word, family, addressType)
+			return nil, fmt.Errorf("%q has address type %s, the previous endpoints have %s", word, family, addressType)
 		}
 		addressType = family
 		endpoints = append(endpoints, made...)
@@ -176,7 +176,7 @@ func parseExpectSlices(p *parser, args []string) (action, error) {
 					return 0, err
 				}
 				if !reflect.DeepEqual(got, want) {
-					return 0, fmt.Errorf("the EndpointSlices of %s/%s in %s differ (- expected, + found):\n%s",
+					return 0, fmt.Errorf("the EndpointSlices of %s/%s in %s differ (- want, + got):\n%s",
 						args[1], args[2], args[0], jsonDiff(want, got))
 				}
 				return 0, nil

@@ -32,7 +32,7 @@ type stream struct {
 func subscribe(ctx context.Context, r *run, kind proxy.Kind, id, authority, token string) error {
 	if old := r.streams[id]; old != nil {
 		for _, f := range old.Snapshot().Faults {
-			r.faults = append(r.faults, fmt.Sprintf("stream %s, before it was opened anew, was sent: %v", id, f))
+			r.faults = append(r.faults, fmt.Sprintf("stream %s, before it was reopened, received: %v", id, f))
 		}
 		old.end()
 	}
@@ -87,7 +87,7 @@ func closedError(snap proxy.Snapshot) error {
 	case proxy.Open:
 		return nil
 	case proxy.Ended:
-		return fmt.Errorf("the stream has ended with %s", ended(snap))
+		return fmt.Errorf("the stream ended with %s", ended(snap))
 	default:
 		return errors.New("the stream is closed")
 	}
@@ -120,7 +120,7 @@ func (s *stream) expect(ctx context.Context, want any) error {
 			return err
 		}
 		if !reflect.DeepEqual(got, want) {
-			return fmt.Errorf("the state differs (- expected, + found):\n%s", jsonDiff(want, got))
+			return fmt.Errorf("the state differs (- want, + got):\n%s", jsonDiff(want, got))
 		}
 		return nil
 	})
@@ -158,7 +158,7 @@ func (s *stream) firstMessage(ctx context.Context, limit time.Duration) (snap pr
 	err = eventually(ctx, wait{limit: limit, changed: s.Changed}, func() (int64, error) {
 		snap = s.Snapshot()
 		if snap.First == nil && snap.Phase == proxy.Open {
-			return 0, errors.New("no message has come")
+			return 0, errors.New("no message received")
 		}
 		return 0, nil
 	})
@@ -172,13 +172,13 @@ func (s *stream) first(ctx context.Context, kind string, want []netip.AddrPort) 
 	}
 	m := snap.First
 	if m == nil {
-		return errors.Join(errors.New("no message came"), closedError(snap))
+		return errors.Join(errors.New("no message received"), closedError(snap))
 	}
 	if m.Kind != kind {
 		return fmt.Errorf("the first message is %s", m)
 	}
 	if took := m.At.Sub(snap.Opened); took > proxy.FirstMessageLimit {
-		return fmt.Errorf("the first message came after %v", took)
+		return fmt.Errorf("the first message was received after %v", took)
 	}
 	if len(want) == 0 {
 		return nil
@@ -207,7 +207,7 @@ func (s *stream) expectError(ctx context.Context, code codes.Code, message *rege
 		return err
 	}
 	if s := status.Convert(snap.Err); s.Code() != code || !message.MatchString(s.Message()) {
-		return fmt.Errorf("the stream has ended with %s, expected is %s matching %q", ended(snap), code, message)
+		return fmt.Errorf("the stream ended with %s, want %s matching %q", ended(snap), code, message)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (s *stream) expectMissing(ctx context.Context) error {
 		return nil
 	}
 	if snap.Phase != proxy.Ended || status.Code(snap.Err) != codes.NotFound {
-		return errors.Join(errors.New("expected is NotFound or no_endpoints(false)"), closedError(snap))
+		return errors.Join(errors.New("want NotFound or no_endpoints(false)"), closedError(snap))
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func (s *stream) quiet(ctx context.Context, d time.Duration) error {
 		}
 		if snap.Messages > start {
 			recent := s.Recent()
-			return fmt.Errorf("a message came: %s", recent[len(recent)-1])
+			return fmt.Errorf("message received: %s", recent[len(recent)-1])
 		}
 		return nil
 	})
@@ -276,7 +276,7 @@ func (s *stream) expectCount(ctx context.Context, want amount) error {
 			return 0, final{err}
 		}
 		if n := snap.Get.Len(); !want.has(n) {
-			return 0, fmt.Errorf("there are %d addresses, expected are %d to %d", n, want.low, want.high)
+			return 0, fmt.Errorf("%d addresses, want %d to %d", n, want.low, want.high)
 		}
 		return 0, nil
 	})
@@ -294,7 +294,7 @@ func parseParts(p *parser, args []string) (action, error) {
 			n = joined
 		}
 		if err == nil && !want.has(n) {
-			err = fmt.Errorf("addresses have %s in %d messages, expected are %d to %d", args[1], n, want.low, want.high)
+			err = fmt.Errorf("addresses have %s in %d messages, want %d to %d", args[1], n, want.low, want.high)
 		}
 		return err
 	}, err
@@ -322,7 +322,7 @@ func parseWithin(p *parser, args []string) (action, error) {
 		"page",
 	}
 	if !slices.Contains(waiting, args[1]) {
-		return nil, fmt.Errorf("%q is none of %q", args[1], waiting)
+		return nil, fmt.Errorf("%q is not one of %q", args[1], waiting)
 	}
 	do, err := p.command(args[1:])
 	return func(ctx context.Context, r *run) error { return do(context.WithValue(ctx, limitKey{}, limit), r) }, err

@@ -36,7 +36,7 @@ func parseIsthmus(_ *parser, args []string) (action, error) { return runVerb(0, 
 func parseFails(_ *parser, args []string) (action, error) {
 	code, err := strconv.Atoi(args[0])
 	if err != nil || code < 1 || code > 2 {
-		return nil, fmt.Errorf("%q is no exit code of failures: 1 or 2", args[0])
+		return nil, fmt.Errorf("%q is not an exit code of failures: 1 or 2", args[0])
 	}
 	return runVerb(code, args[1:]), nil
 }
@@ -94,7 +94,7 @@ func runVerb(code int, args []string) action {
 			return err
 		}
 		if r.verb.code != code {
-			return fmt.Errorf("expected is exit code %d\n%s", code, r.verb)
+			return fmt.Errorf("want exit code %d\n%s", code, r.verb)
 		}
 		return nil
 	}
@@ -104,7 +104,7 @@ func runVerb(code int, args []string) action {
 func isthmus(ctx context.Context, r *run, args []string) error {
 	tool, g := r.runner.env.Tool, r.runner.env.Gateway
 	if tool.Path == "" {
-		return errors.New("there is no isthmus command to run")
+		return errors.New("no isthmus command to run")
 	}
 	another := ""
 	if r.another != nil {

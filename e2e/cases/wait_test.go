@@ -24,7 +24,7 @@ func TestEventually(t *testing.T) {
 		want   bool
 		took   time.Duration
 	}{
-		{"true at once", 0, []phase{{0, true}}, true, 0},
+		{"immediately true", 0, []phase{{0, true}}, true, 0},
 		{"true later", 0, []phase{{700 * ms, true}}, true, 700 * ms},
 		{"never true", 0, nil, false, 1000 * ms},
 		{"held", 300 * ms, []phase{{0, true}}, true, 300 * ms},

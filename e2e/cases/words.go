@@ -42,7 +42,7 @@ func split(line string) ([]string, error) {
 		}
 	}
 	if quoted {
-		return nil, errors.New("a quote is not closed")
+		return nil, errors.New("unterminated quote")
 	}
 	if inWord {
 		words = append(words, word.String())

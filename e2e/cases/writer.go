@@ -85,7 +85,7 @@ func (w *writer) ensureNamespace(ctx context.Context, name string) error {
 		}
 		found, err := w.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && found.DeletionTimestamp != nil {
-			err = errors.New("that of before is still being deleted")
+			err = errors.New("the previous namespace is still being deleted")
 		}
 		return final(err)
 	})
@@ -128,7 +128,7 @@ const noMCS = "none"
 func parseMCS(_ *parser, args []string) (action, error) {
 	var errs []error
 	if _, ok := mcsVersions[args[0]]; !ok {
-		errs = append(errs, fmt.Errorf("%q is none of %q", args[0], slices.Sorted(maps.Keys(mcsVersions))))
+		errs = append(errs, fmt.Errorf("%q is not one of %q", args[0], slices.Sorted(maps.Keys(mcsVersions))))
 	}
 	for _, cluster := range args[1:] {
 		errs = append(errs, knownCluster(cluster))
@@ -207,7 +207,7 @@ func readImport(ctx context.Context, w *writer, namespace, name string) (seen, e
 	same := slices.Equal(i.Spec.IPs, derived.Spec.ClusterIPs) &&
 		slices.Equal(i.Spec.IPFamilies, derived.Spec.IPFamilies)
 	if (ready || len(i.Spec.IPs) == 0) && !same {
-		return seen{}, fmt.Errorf("its IPs are %v %v, those of the derived Service %q %v %v",
+		return seen{}, fmt.Errorf("the IPs are %v %v, those of the derived Service are %q %v %v",
 			i.Spec.IPs, i.Spec.IPFamilies, derived.Name, derived.Spec.ClusterIPs, derived.Spec.IPFamilies)
 	}
 	usual := make(map[string]string)
@@ -265,7 +265,7 @@ func readExport(ctx context.Context, w *writer, namespace, name string) (seen, e
 	for _, key := range []string{"valid", "ready", "conflict"} {
 		kind := strings.ToUpper(key[:1]) + key[1:]
 		if c := meta.FindStatusCondition(e.Status.Conditions, kind); c != nil && c.ObservedGeneration != e.Generation {
-			return seen{}, fmt.Errorf("condition %s is about generation %d of %d",
+			return seen{}, fmt.Errorf("condition %s has generation %d, want %d",
 				kind, c.ObservedGeneration, e.Generation)
 		}
 		fields[key], fields[key+"-message"] = conditionFields(e.Status.Conditions, kind)
