@@ -65,7 +65,7 @@ func list(r *run, c ColdScale) {
 	line := must(p.AwaitLine(r.ctx))
 	took := time.Since(began).Seconds()
 	if n, err := strconv.Atoi(line); err != nil || n != c.Clusters*c.Services*(2+c.Endpoints)+c.Services {
-		check(fmt.Errorf("%q objects listed, not all", line))
+		check(fmt.Errorf("%q objects listed, want all", line))
 	}
 	r.set("ready", took)
 	r.set("first", took)

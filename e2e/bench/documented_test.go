@@ -16,12 +16,12 @@ func TestAlone(t *testing.T) {
 		for _, one := range Trials(Full(), mode) {
 			name, err := regexp.Compile(one.Name)
 			if err != nil || strings.ContainsAny(one.Name, "'$") {
-				t.Errorf("%q is no regular expression that make takes: %v", one.Name, err)
+				t.Errorf("make does not accept %q as a regular expression: %v", one.Name, err)
 				continue
 			}
 			for _, other := range Trials(Full(), mode) {
 				if name.MatchString(other.Name) != (one.Name == other.Name) {
-					t.Errorf("BENCH=%q, trial %q: made is %v", one.Name, other.Name, name.MatchString(other.Name))
+					t.Errorf("BENCH=%q selects trial %q: %v", one.Name, other.Name, name.MatchString(other.Name))
 				}
 			}
 		}
@@ -46,7 +46,7 @@ func TestClaims(t *testing.T) {
 				return mode == Costs && chosen.MatchString(trial.Name)
 			}
 			if !slices.ContainsFunc(command.FindAllStringSubmatch(text, -1), makes) {
-				t.Errorf("docs/%s has no command that makes the trial %q", trial.Claims, trial.Name)
+				t.Errorf("docs/%s has no command that runs the trial %q", trial.Claims, trial.Name)
 			}
 		}
 	}
@@ -91,12 +91,12 @@ func TestDocumentedTrials(t *testing.T) {
 			} else if !slices.ContainsFunc(Trials(Full(), Costs), func(x Trial) bool {
 				return trial.MatchString(x.Name)
 			}) {
-				t.Errorf("%s names trials %s, and there are none", page, m[1])
+				t.Errorf("%s runs trials %s, which do not exist", page, m[1])
 			}
 		}
 	}
 	if named < 10 {
-		t.Errorf("only %d trials are named", named)
+		t.Errorf("only %d commands run trials", named)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestPerformancePage(t *testing.T) {
 		described = append(described, row[0]+" | "+row[2])
 	}
 	if !slices.Equal(described, names) {
-		t.Errorf("the page describes the trials\n%q, and there are\n%q", described, names)
+		t.Errorf("the page describes the trials\n%q, want\n%q", described, names)
 	}
 	var measured []string
 	for _, row := range tableRows(
@@ -134,7 +134,7 @@ func TestPerformancePage(t *testing.T) {
 	}
 	for _, f := range slices.Concat(figures, measured) {
 		if there, is := count(measured, f), count(figures, f); there != 1 || is != 1 {
-			t.Errorf("the page has figure %q %d times, the trials %d times", f, there, is)
+			t.Errorf("the page has figure %q %d times, want %d times", f, there, is)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestGrowthPage(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the page has\n%q, and measured is\n%q", got, want)
+		t.Errorf("the page has\n%q, want\n%q", got, want)
 	}
 }
 

@@ -189,7 +189,7 @@ func nextDelays(streams *load.Load, changed map[string][]time.Time) ([]float64, 
 		unsent += missing[authority]
 	}
 	if n := len(all) + unsent; len(all) == 0 || 100*unsent > maxUnsent*n {
-		return nil, fmt.Errorf("after %d of %d changes no message has come", unsent, n)
+		return nil, fmt.Errorf("no message received after %d of %d changes", unsent, n)
 	}
 	return sorted(all), nil
 }

@@ -29,10 +29,10 @@ type meter struct {
 func (m *meter) expect(messages int) float64 {
 	got := m.messages()
 	if got != messages {
-		check(fmt.Errorf("%d messages have come, not %d: they can't be matched with changes", got, messages))
+		check(fmt.Errorf("%d messages received, want %d: they cannot be matched with changes", got, messages))
 	}
 	if got == 0 {
-		check(errors.New("no message has come"))
+		check(errors.New("no message received"))
 	}
 	return float64(got)
 }
@@ -88,14 +88,14 @@ func (m *meter) checkAll(want []netip.AddrPort, over time.Time) int {
 			return
 		}
 		if state := must(folded(messages)); !slices.Equal(state.Addrs(), want) {
-			check(fmt.Errorf("a stream has %d endpoints, which are not the %d at the end", state.Len(), len(want)))
+			check(fmt.Errorf("a stream has %d endpoints, which are not the %d wanted", state.Len(), len(want)))
 		}
 	}
 	late.Messages(leads)
 	m.streams.Messages(leads)
 	m.streams.Arrivals(func(_ load.Target, at []time.Time) {
 		if last := at[len(at)-1]; last.Before(over) {
-			check(fmt.Errorf("a stream has had nothing since %v before the last change", over.Sub(last)))
+			check(fmt.Errorf("a stream has received nothing since %v before the last change", over.Sub(last)))
 		}
 	})
 	return late.Bytes()

@@ -14,7 +14,7 @@ func TestMedian(t *testing.T) {
 	}{{[]float64{3}, 3}, {[]float64{9, 1}, 5}, {[]float64{7, 1, 2}, 2}, {[]float64{4, 1, 2, 100}, 3}} {
 		given := slices.Clone(x.values)
 		if got := median(x.values); got != x.want || !slices.Equal(x.values, given) {
-			t.Errorf("median of %v is %v; they have become %v", given, got, x.values)
+			t.Errorf("median of %v is %v; the values have become %v", given, got, x.values)
 		}
 	}
 }

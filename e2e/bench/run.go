@@ -160,14 +160,14 @@ func (l *Lab) awaitIdle(ctx context.Context, run string) error {
 		if busy, err = harness.MachineBusy(ctx, min(look, l.Scale.Idle)); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
-			l.Log("%s: whether the processors are idle is not known: %v", run, err)
+			l.Log("%s: cannot determine whether the processors are idle: %v", run, err)
 			return nil
 		} else if busy < enough {
 			return nil
 		}
 	}
 	if busy > 0 {
-		l.Log("%s: other work has %.0f %% of the processors: the figures are not reliable", run, 100*busy)
+		l.Log("%s: other work uses %.0f %% of the processors: the figures are not reliable", run, 100*busy)
 	}
 	return nil
 }

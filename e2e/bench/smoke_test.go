@@ -125,7 +125,7 @@ func TestSmoke(t *testing.T) {
 			for _, key := range []string{"bytes", "update bytes"} {
 				if floor, gateway := r.Samples[Floor][0][key], r.Samples[Gateway][0][key]; floor != gateway ||
 					floor == 0 && key == "bytes" {
-					t.Errorf("%s: %v of the floor, %v of the gateway", key, floor, gateway)
+					t.Errorf("%s: %v of the floor, %v of the replica", key, floor, gateway)
 				}
 			}
 		}
@@ -141,7 +141,7 @@ func TestSmoke(t *testing.T) {
 func TestGrowthSmoke(t *testing.T) {
 	smoke(t, Trials(smokeScale, Growth), func(t *testing.T, results []Result) {
 		if len(results) != 2 {
-			t.Errorf("%d results, not one for each size", len(results))
+			t.Errorf("%d results, want one for each size", len(results))
 		}
 		for _, row := range NewReport(results).Rows() {
 			nothing := strings.Contains(row.Label, "CPU at rest") // can be zero in such a short time
@@ -165,7 +165,7 @@ func TestCheck(t *testing.T) {
 			t.Error(n)
 		}
 		must(0, wrong)
-		t.Error("the run went on")
+		t.Error("the run continued")
 	})
 	if !errors.Is(err, wrong) || !errors.Is(err, second) || !slices.Equal(ended, []int{2, 1}) {
 		t.Errorf("%v, ended %v", err, ended)

@@ -56,7 +56,7 @@ func spill(s Scale) Trial {
 			streams := at.open(cfg)
 			r.pause(aftermath)
 			if n := streams.Received(); n != streams.Streams() {
-				check(fmt.Errorf("%d streams began with %d messages, not one each", streams.Streams(), n))
+				check(fmt.Errorf("%d streams began with %d messages, want one each", streams.Streams(), n))
 			}
 			r.set("memory", perStream(at.rss()-before, streams))
 			m := at.meter(streams)

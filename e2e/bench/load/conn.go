@@ -137,7 +137,7 @@ func (c *conn) take(frame http2.Frame) error {
 	case *http2.RSTStreamFrame:
 		return fmt.Errorf("a stream was reset: %v", f.ErrCode)
 	case *http2.GoAwayFrame:
-		return fmt.Errorf("the server has sent GOAWAY: %v", f.ErrCode)
+		return fmt.Errorf("the server sent GOAWAY: %v", f.ErrCode)
 	case *http2.SettingsFrame:
 		if !f.IsAck() {
 			return c.send(func(out *http2.Framer) error { return out.WriteSettingsAck() })
@@ -158,7 +158,7 @@ type EndError struct {
 }
 
 func (e *EndError) Error() string {
-	return fmt.Sprintf("a stream has ended: %v: %s", e.Code, e.Message)
+	return fmt.Sprintf("a stream ended: %v: %s", e.Code, e.Message)
 }
 
 // ended converts the trailers of a stream to an error.

@@ -97,7 +97,7 @@ func (l *Load) Await(ctx context.Context, n int) error {
 			return nil
 		}
 		if err := harness.Pause(ctx, time.Millisecond); err != nil {
-			return fmt.Errorf("%d messages have come, %d are missing: %w", total, l.missing(n), err)
+			return fmt.Errorf("%d messages received, %d missing: %w", total, l.missing(n), err)
 		}
 	}
 }
