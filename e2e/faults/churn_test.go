@@ -150,7 +150,7 @@ func arrives(ctx context.Context, s *proxy.Stream, comes, goes netip.AddrPort) e
 	return s.Until(ctx, patience, func() error {
 		if now := s.Snapshot(); !now.Get.Has(comes) || now.Get.Has(goes) {
 			return fmt.Errorf(
-				"%v has not come or %v has not gone; the stream is %v (%v), its last messages are %v",
+				"%v was not added or %v was not removed; the stream is %v (%v), its last messages are %v",
 				comes,
 				goes,
 				now.Phase,
@@ -170,14 +170,14 @@ func (c *churn) finish(s *stage) {
 	<-c.done
 	must(s.t, c.err)
 	if c.turns == 0 {
-		s.t.Error("nothing has changed meanwhile")
+		s.t.Error("no change in the meantime")
 	}
 	await(s.t, recovery, func() error {
 		_, _, err := s.faulty.next(s.t.Context())
 		return err
 	})
 	s.t.Logf(
-		"%d turns, other clusters' changes within %v, %d writes not taken by the faulty cluster",
+		"%d turns, other clusters' changes within %v, %d failed writes to the faulty cluster",
 		c.turns,
 		c.worst.Round(time.Millisecond),
 		c.lost,

@@ -63,7 +63,7 @@ func deleteUnseen(ctx context.Context, s *stage) error {
 	err := within(ctx, patience, func() error {
 		now := s.mirror.Snapshot().Get
 		if !opaque(now, pod) || !now.Has(workload) || !now.Has(doomed) {
-			return fmt.Errorf("the objects do not count yet: %v", now.Addrs())
+			return fmt.Errorf("the objects have no effect yet: %v", now.Addrs())
 		}
 		return nil
 	})

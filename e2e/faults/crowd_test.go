@@ -113,11 +113,11 @@ func (c *crowd) served(arrivals <-chan arrival, limit time.Duration) (worst time
 		select {
 		case a := <-arrivals:
 			if a.err != nil {
-				return 0, fmt.Errorf("a proxy of %d: %w", c.size, a.err)
+				return 0, fmt.Errorf("one of %d proxies: %w", c.size, a.err)
 			}
 			worst = max(worst, a.took)
 		case <-over:
-			return 0, fmt.Errorf("%d of %d proxies have nothing after %v", c.size-n, c.size, limit)
+			return 0, fmt.Errorf("%d of %d proxies received nothing after %v", c.size-n, c.size, limit)
 		}
 	}
 	return worst, nil

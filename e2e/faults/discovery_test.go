@@ -70,7 +70,7 @@ func TestVastDiscovery(t *testing.T) {
 	w.awaitState(t, vast.name, "ready", 40*time.Second)
 	await(t, patience, func() error {
 		if n := int(discovered.Load()); n < len(optional) {
-			return fmt.Errorf("API discovery has been asked %d times", n)
+			return fmt.Errorf("%d requests for API discovery", n)
 		}
 		return nil
 	})

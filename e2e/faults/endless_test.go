@@ -82,7 +82,7 @@ func TestEndlessAnswers(t *testing.T) {
 		await(t, endlessRecovery, func() error {
 			for _, a := range addrs {
 				if now := stream.Snapshot(); !now.Get.Has(a) {
-					return fmt.Errorf("the proxy has no %v but %v (%v)", a, now.Get.Addrs(), now.Err)
+					return fmt.Errorf("the proxy has %[2]v, want %[1]v (%[3]v)", a, now.Get.Addrs(), now.Err)
 				}
 			}
 			return nil
@@ -184,7 +184,7 @@ func TestFullBesideLarge(t *testing.T) {
 		for _, a := range []netip.AddrPort{full.addr(1), large.addr(1), large.addr(turn)} {
 			await(t, endlessRecovery, func() error {
 				if now := stream.Snapshot(); !now.Get.Has(a) {
-					return fmt.Errorf("the proxy has no %v but %v (%v)", a, now.Get.Addrs(), now.Err)
+					return fmt.Errorf("the proxy has %[2]v, want %[1]v (%[3]v)", a, now.Get.Addrs(), now.Err)
 				}
 				return nil
 			})
@@ -199,9 +199,9 @@ func TestFullBesideLarge(t *testing.T) {
 		}
 	}
 	if c.Memory.Used < needs || c.Memory.Used > c.Memory.Limit || listed != pods {
-		t.Errorf("cluster %s has %d Pods, and takes %+v", large.name, listed, c.Memory)
+		t.Errorf("cluster %s has %d Pods, and uses %+v", large.name, listed, c.Memory)
 	}
-	t.Logf("%s takes %d MiB of %d MiB", large.name, c.Memory.Used>>20, c.Memory.Limit>>20)
+	t.Logf("%s uses %d MiB of %d MiB", large.name, c.Memory.Used>>20, c.Memory.Limit>>20)
 }
 
 func startEndless(
@@ -229,9 +229,9 @@ func startBeside(t *testing.T, here *endlessCluster, flags ...string) *world {
 	t.Cleanup(func() {
 		peak, err := harness.PeakMemory(g.Pid())
 		if err != nil || peak > endlessPeak {
-			t.Errorf("the gateway took %d MiB (%v)", peak>>20, err)
+			t.Errorf("the replica used %d MiB (%v)", peak>>20, err)
 		}
-		t.Logf("the gateway took %d MiB at most", peak>>20)
+		t.Logf("the replica used at most %d MiB", peak>>20)
 		must(t, g.Stop())
 	})
 	return &world{gateway: g}

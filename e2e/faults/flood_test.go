@@ -144,7 +144,7 @@ func TestFlood(t *testing.T) {
 			if !f.brief {
 				await(t, patience, func() error {
 					if m.metric(t, "isthmus_streams_refused_total") == 0 {
-						return errors.New("no call is refused")
+						return errors.New("no call is rejected")
 					}
 					return nil
 				})
@@ -153,7 +153,7 @@ func TestFlood(t *testing.T) {
 			m.changes(t) // fails unless the existing proxy receives each change
 			peak, err := harness.PeakMemory(m.gateway.Pid())
 			must(t, err)
-			t.Logf("%d calls: at most %d MB; another client waited %v; %v were open, %v refused, at the end %v open",
+			t.Logf("%d calls: at most %d MB; another client waited %v; %v were open, %v rejected, at the end %v open",
 				f.conns*f.calls, peak/1e6, worst.Round(time.Millisecond), open, refused, m.metric(t, "isthmus_calls"))
 			if peak > 600e6 {
 				t.Errorf("%d MB were in use", peak/1e6)
@@ -185,7 +185,7 @@ func TestReconnectAtOnce(t *testing.T) {
 		must(t, streams.Close())
 	}
 	if refused := m.metric(t, "isthmus_streams_refused_total"); refused != 0 {
-		t.Errorf("%v calls were refused", refused)
+		t.Errorf("%v calls were rejected", refused)
 	}
 }
 

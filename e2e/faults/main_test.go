@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var long = flag.Bool("long", false, "let faults last, and let more proxies come")
+var long = flag.Bool("long", false, "use long faults, larger crowds of proxies and the documented limits")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -44,7 +44,7 @@ func chosen(run string) error {
 			slices.Concat(serverFaults(), connectionFaults(), ownFaults()),
 			func(f fault) bool { return pattern.MatchString(f.name) },
 		) {
-		err = fmt.Errorf("there is no fault whose name matches %s", names)
+		err = fmt.Errorf("no fault has a name that matches %s", names)
 	}
 	return err
 }

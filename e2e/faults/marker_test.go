@@ -52,7 +52,7 @@ func TestSecretsStaySecret(t *testing.T) {
 			for where, text := range shown {
 				for what, secret := range secrets {
 					if at := leak(text, secret); at != "" {
-						t.Errorf("%s is in the %s:\n%s", what, where, at)
+						t.Errorf("%s appears in the %s:\n%s", what, where, at)
 					}
 				}
 			}

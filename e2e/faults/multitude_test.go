@@ -45,11 +45,11 @@ func TestMultitude(t *testing.T) {
 	)
 	t.Logf("%d streams of hostnames that do not exist: %v", either(5000, 50_000), instances)
 	if more := int64(instances.memory) - int64(same.memory); more > 16<<10 {
-		t.Errorf("a stream of a hostname that does not exist takes %d bytes more than another", more)
+		t.Errorf("a stream of a hostname that does not exist uses %d bytes more than another", more)
 	}
-	t.Logf("without them, a change takes %v of processor time", m.alone)
+	t.Logf("without these streams, a change takes %v of CPU time", m.alone)
 	if instances.sent != 0 {
-		t.Errorf("streams of hostnames that do not exist were sent %d messages after the first", instances.sent)
+		t.Errorf("streams of hostnames that do not exist received %d messages after the first", instances.sent)
 	}
 }
 
@@ -73,7 +73,7 @@ type cost struct {
 
 func (c cost) String() string {
 	return fmt.Sprintf(
-		"%d B a stream, %d MB resident; a change takes %v of processor time, and comes after %v at most",
+		"%d B per stream, %d MB resident; a change takes %v of CPU time, and arrives after at most %v",
 		c.memory,
 		c.rss>>20,
 		c.change,
@@ -140,7 +140,7 @@ func (m *multitude) last() netip.AddrPort {
 func (m *multitude) arrived(t *testing.T) error {
 	return m.proxy.Until(t.Context(), patience, func() error {
 		if !m.proxy.Snapshot().Get.Has(m.last()) {
-			return fmt.Errorf("the proxy has not been sent %v", m.last())
+			return fmt.Errorf("the proxy did not receive %v", m.last())
 		}
 		return nil
 	})
@@ -252,25 +252,25 @@ func TestViewMemory(t *testing.T) {
 		}
 	}
 	if served -= refused; served < 100 || refused != 100 {
-		t.Errorf("%d streams of names that nobody shares are served, and %d refused", served, refused)
+		t.Errorf("%d streams of unshared names are served, and %d rejected", served, refused)
 	}
 	if got := m.metric(t, "isthmus_streams_refused_total"); got != float64(refused) {
-		t.Errorf("%v calls are counted as refused, of %d", got, refused)
+		t.Errorf("%v calls are counted as rejected, want %d", got, refused)
 	}
 	m.changes(t) // fails unless the existing proxy receives each change
 	other := dialFrom(t, m.gateway.Addr(), net.IPv4(127, 0, 0, 2))
 	for _, name := range []string{"web.many.svc.cluster.local:80", name(20_000)} {
 		if code := m.ask(ctx, t, other, name); code != codes.OK {
-			t.Errorf("another client that asks for %s: %v", name, code)
+			t.Errorf("another client that requests %s: %v", name, code)
 		}
 	}
 	if got := m.metric(t, "isthmus_streams"); got != float64(served+3) {
-		t.Errorf("%v streams are open, of %d", got, served+3)
+		t.Errorf("%v streams are open, want %d", got, served+3)
 	}
 	leave()
 	await(t, patience, func() error {
 		if code := m.ask(t.Context(), t, conn, name(30_000)); code != codes.OK {
-			return fmt.Errorf("something new, after the client has gone: %v", code)
+			return fmt.Errorf("a new name after the client has disconnected: %v", code)
 		}
 		return nil
 	})

@@ -54,7 +54,7 @@ func TestOutageLists(t *testing.T) {
 		must(t, err)
 		await(t, patience, func() error {
 			if now := stream.Snapshot(); !now.Get.Has(addr) {
-				return fmt.Errorf("%v has not arrived", addr)
+				return fmt.Errorf("%v was not received", addr)
 			}
 			return nil
 		})
@@ -133,7 +133,7 @@ func TestRetryAfter(t *testing.T) {
 		}
 		throttled := func(r adminapi.Resource) bool { return r.Resource == "pods" && !r.ThrottledUntil.IsZero() }
 		if !slices.ContainsFunc(c.Resources, throttled) {
-			return fmt.Errorf("no end of a pause: %+v", c.Resources)
+			return fmt.Errorf("the end of the pause is not shown: %+v", c.Resources)
 		}
 		return nil
 	})

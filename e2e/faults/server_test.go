@@ -74,7 +74,7 @@ func forgetHistory(ctx context.Context, s *stage) error {
 	defer again.Stop()
 	if e := <-again.ResultChan(); e.Type != watch.Error ||
 		!apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
-		return fmt.Errorf("a watch from version %s is not refused but begins with %v", before.ResourceVersion, e)
+		return fmt.Errorf("a watch from version %s is not rejected, and begins with %v", before.ResourceVersion, e)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func restoreBackup(ctx context.Context, s *stage) error {
 	}
 	if err := within(ctx, patience, func() error {
 		if !s.mirror.Snapshot().Get.Has(s.far.addr(230)) {
-			return errors.New("the young slice has not arrived")
+			return errors.New("the new slice has not been received")
 		}
 		return nil
 	}); err != nil {

@@ -64,7 +64,7 @@ func TestSliceWriter(t *testing.T) {
 	}
 	t.Logf("%d of %d slices of one namespace were written before the last of the others", before, all)
 	if before > all/4 {
-		t.Error("the other namespaces had to wait for them")
+		t.Error("the other namespaces had to wait for the large one")
 	}
 }
 

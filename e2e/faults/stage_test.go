@@ -107,7 +107,7 @@ func (s *stage) profiled() error {
 	name := now.Profile.Profile().GetFullyQualifiedName()
 	if now.Phase != proxy.Open || now.Messages != 1 || name != "all."+s.name+".svc.cluster.local" {
 		return fmt.Errorf(
-			"the profile is of %q; its stream is %v (%v) and has had %v",
+			"the profile has the name %q; the stream is %v (%v) and received %v",
 			name,
 			now.Phase,
 			now.Err,
@@ -158,11 +158,11 @@ func (s *stage) late() {
 	await(s.t, 10*time.Second, func() error {
 		now := stream.Snapshot()
 		if now.First == nil {
-			return fmt.Errorf("a new stream has had no message: %v", now.Err)
+			return fmt.Errorf("a new stream received no message: %v", now.Err)
 		}
 		for _, a := range want {
 			if !now.Get.Has(a) {
-				return fmt.Errorf("a new stream has no %v but %v", a, now.Get.Addrs())
+				return fmt.Errorf("a new stream has %[2]v, want %[1]v", a, now.Get.Addrs())
 			}
 		}
 		return nil
@@ -175,7 +175,7 @@ func (s *stage) late() {
 func (s *stage) explains(ctx context.Context, what string) error {
 	c, err := s.world.cluster(ctx, s.cluster)
 	if err == nil && !strings.Contains(fmt.Sprintf("%+v", c), what) {
-		err = fmt.Errorf("/debug/clusters shows no %q: %+v", what, c)
+		err = fmt.Errorf("/debug/clusters does not show %q: %+v", what, c)
 	}
 	return err
 }
@@ -201,7 +201,7 @@ func (s *stage) converge() {
 		}
 		await(s.t, recovery, func() error {
 			if now := stream.Snapshot(); !slices.Equal(now.Get.Addrs(), want) || now.Phase != proxy.Open {
-				return fmt.Errorf("a stream (%v, %v) has\n%v, not\n%v; its last messages are %v",
+				return fmt.Errorf("a stream (%v, %v) has\n%v, want\n%v; its last messages are %v",
 					now.Phase, now.Err, now.Get.Addrs(), want, stream.Recent())
 			}
 			return nil
@@ -222,7 +222,7 @@ func (s *stage) verify() {
 			s.t.Errorf("stream %d: %v", i, err)
 		}
 		if faults := stream.Snapshot().Faults; len(faults) > 0 {
-			s.t.Errorf("stream %d was sent: %v", i, faults)
+			s.t.Errorf("stream %d received: %v", i, faults)
 		}
 	}
 	if err := s.profiled(); err != nil {
@@ -292,7 +292,7 @@ func (s *stage) turns(ctx context.Context, n int) error {
 		case <-s.churn.done:
 			return s.churn.err
 		case <-ctx.Done():
-			return fmt.Errorf("the cluster does not change: %w", ctx.Err())
+			return fmt.Errorf("the cluster does not accept writes: %w", ctx.Err())
 		}
 	}
 	return nil

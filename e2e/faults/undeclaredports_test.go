@@ -103,10 +103,10 @@ func TestUndeclaredPorts(t *testing.T) {
 	}
 	peak, err := harness.PeakMemory(m.gateway.Pid())
 	if err != nil || peak > portsPeak {
-		t.Errorf("the gateway took %d MB (%v)", peak/1_000_000, err)
+		t.Errorf("the replica used %d MB (%v)", peak/1_000_000, err)
 	}
-	t.Logf("the gateway took %d MB at most; a new name was served after %v, "+
-		"and a change of another Service came after %v, at most",
+	t.Logf("the replica used at most %d MB; a new name was served after at most %v, "+
+		"and a change of another Service arrived after at most %v",
 		peak/1_000_000, b.served.Round(time.Millisecond), b.changed.Round(time.Millisecond))
 	if limit := either(patience, time.Second); max(b.served, b.changed) > limit {
 		t.Errorf("the limit is %v", limit)
@@ -142,7 +142,7 @@ func (b *bystanders) check(t *testing.T, turn int) {
 	want := fmt.Sprintf("10.9.0.%d:", 2+turn%2)
 	must(t, b.watched.Until(t.Context(), patience, func() error {
 		if got := fmt.Sprint(b.watched.Snapshot().Get.Addrs()); !strings.Contains(got, want) {
-			return fmt.Errorf("the proxy has %s, not %s", got, want)
+			return fmt.Errorf("the proxy has %s, want %s", got, want)
 		}
 		return nil
 	}))

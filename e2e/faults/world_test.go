@@ -156,11 +156,11 @@ func (w *world) awaitState(t *testing.T, name, state string, limit time.Duration
 			return err
 		}
 		if string(c.State) != state {
-			return fmt.Errorf("cluster %s is %+v, not %s", name, c, state)
+			return fmt.Errorf("cluster %s is %+v, want %s", name, c, state)
 		}
 		shown, err := w.metric(t.Context(), `isthmus_cluster_state\{cluster="`+name+`",state="`+state+`"\}`)
 		if err == nil && shown != 1 && state != "absent" {
-			err = fmt.Errorf("isthmus_cluster_state of %s is not %s", name, state)
+			err = fmt.Errorf("isthmus_cluster_state of %s does not show %s", name, state)
 		}
 		return err
 	})
@@ -212,7 +212,7 @@ func (w *world) subscribeToNew(t *testing.T, kind proxy.Kind, service, namespace
 		if status.Code(now.Err) == codes.NotFound {
 			must(t, s.Open(t.Context()))
 		}
-		return fmt.Errorf("a stream of %s has not begun: %v", service, now.Err)
+		return fmt.Errorf("a stream of %s received no message: %v", service, now.Err)
 	})
 	return s
 }
@@ -272,7 +272,7 @@ func (w *world) showsEndless(ctx context.Context, of *endlessCluster) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("cluster %s is %+v: nothing is wrong", of.name, c)
+	return fmt.Errorf("cluster %s is %+v: no problem is shown", of.name, c)
 }
 
 // overBudget returns an error unless Isthmus shows that a cluster is over budget, and that its
@@ -280,7 +280,7 @@ func (w *world) showsEndless(ctx context.Context, of *endlessCluster) error {
 func (w *world) overBudget(ctx context.Context, name string) error {
 	c, err := w.cluster(ctx, name)
 	if err == nil && !strings.Contains(c.Reason, "over budget: ") {
-		err = fmt.Errorf("cluster %s is %+v, not over budget", name, c)
+		err = fmt.Errorf("cluster %s is %+v, want over budget", name, c)
 	}
 	used, err2 := w.metric(ctx, `isthmus_cluster_memory_bytes\{cluster="`+name+`"\}`)
 	limit, err3 := w.metric(ctx, `isthmus_cluster_memory_limit_bytes\{cluster="`+name+`"\}`)
@@ -397,7 +397,7 @@ func (w *world) refusal(t *testing.T, name string) string {
 	defer s.Close()
 	must(t, s.Until(t.Context(), recovery, func() error {
 		if now := s.Status(); now.Phase == proxy.Open && now.Messages == 0 {
-			return fmt.Errorf("a stream of %s neither begins nor ends", name)
+			return fmt.Errorf("a stream of %s receives no message and does not end", name)
 		}
 		return nil
 	}))
@@ -499,7 +499,7 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 func (w *world) streams(ctx context.Context, want int) error {
 	open, err := w.metric(ctx, "isthmus_streams")
 	if err == nil && int(open) != want {
-		err = fmt.Errorf("%v streams are open, not %d", open, want)
+		err = fmt.Errorf("%v streams are open, want %d", open, want)
 	}
 	return err
 }
