@@ -25,7 +25,7 @@ func TestExec(t *testing.T) {
 	}
 	defer k.Close()
 	if _, err := execute(t, client, "true"); err == nil {
-		t.Error("a command is executed, though nothing runs commands")
+		t.Error("a command is executed without OnExec")
 	}
 
 	k.OnExec(func(command []string, out io.Writer) error {
@@ -38,7 +38,7 @@ func TestExec(t *testing.T) {
 	}
 	text, err := execute(t, client, "sh", "-c", "echo out; exit 3")
 	if code := (utilexec.CodeExitError{}); !errors.As(err, &code) || code.Code != 3 || text != "out\n" {
-		t.Errorf("%q, %v, not exit code 3", text, err)
+		t.Errorf("%q, %v, want exit code 3", text, err)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // end. On systems other than Linux, a child only ends if it reads its input: see TestUntilEOF.
 func TestEndsWithItsStarter(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the kernel ends no process with another")
+		t.Skip("only Linux ends a process together with its parent")
 	}
 	p := startProcess(t, ProcessConfig{Path: os.Args[0], Env: []string{starterEnv + "=1"}, Announces: true})
 	line, err := p.AwaitLine(t.Context())
@@ -48,7 +48,7 @@ func TestEndsWithItsStarter(t *testing.T) {
 		}
 		if time.Since(began) > time.Minute {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
-			t.Fatalf("process %d is left", pid)
+			t.Fatalf("process %d is still running", pid)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestUntilEOF(t *testing.T) {
 			t.Error(got)
 		}
 	case <-time.After(2 * time.Minute):
-		t.Error("it goes on")
+		t.Error("the cluster is still running")
 	}
 }
 

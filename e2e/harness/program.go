@@ -74,7 +74,7 @@ func (p Program) Path(ctx context.Context) (path string, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("build the command %s: %w; a ready-made one may be named by %s", p.Name, err, p.Env)
+			err = fmt.Errorf("build the command %s: %w: or set %s to a prebuilt program", p.Name, err, p.Env)
 		}
 	}()
 	root, err := repository(ctx)

@@ -133,10 +133,10 @@ func (g *Replica) Log(lines int) string { return g.log.Lines(lines) }
 func (g *Replica) Check(ctx context.Context) error {
 	proc := g.process()
 	if proc == nil {
-		return errors.New("the gateway is stopped")
+		return errors.New("the replica is stopped")
 	}
 	if !proc.Running() {
-		return fmt.Errorf("the gateway has exited: %w", proc.Err())
+		return fmt.Errorf("the replica has exited: %w", proc.Err())
 	}
 	return accepts(ctx, g.Addr())
 }
@@ -186,7 +186,7 @@ func (g *Replica) Halt() error {
 		return nil
 	}
 	if err := proc.Stop(replicaStopLimit); err != nil {
-		return fmt.Errorf("stop the gateway: %w\nits log ends with:\n%s", err, g.Log(20))
+		return fmt.Errorf("stop the replica: %w\nits log ends with:\n%s", err, g.Log(20))
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (g *Replica) Exited() <-chan struct{} {
 func (g *Replica) Signal(sig syscall.Signal) error {
 	proc := g.process()
 	if proc == nil {
-		return errors.New("the gateway is stopped")
+		return errors.New("the replica is stopped")
 	}
 	if err := proc.Signal(sig); err != nil {
 		return fmt.Errorf("gateway: %w", err)
@@ -216,7 +216,7 @@ func (g *Replica) launch(ctx context.Context, more []string) error {
 	defer g.life.Unlock()
 	proc, err := StartProcess(g.command(more))
 	if err != nil {
-		return fmt.Errorf("start the gateway: %w", err)
+		return fmt.Errorf("start the replica: %w", err)
 	}
 	g.mu.Lock()
 	g.proc, g.args = proc, slices.Clone(more)
@@ -227,7 +227,7 @@ func (g *Replica) launch(ctx context.Context, more []string) error {
 		return errors.Join(ready(ctx, g.MetricsAddr()), accepts(ctx, g.Addr()))
 	})
 	if err != nil {
-		return fmt.Errorf("the gateway %w\nits log ends with:\n%s", err, g.Log(20))
+		return fmt.Errorf("the replica %w\nits log ends with:\n%s", err, g.Log(20))
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func accepts(ctx context.Context, addr string) error {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("the gateway accepts no connections: %w", err)
+		return fmt.Errorf("the replica accepts no connections: %w", err)
 	}
 	return conn.Close()
 }

@@ -17,7 +17,7 @@ func CPUTime(pid int) (time.Duration, error) {
 	const schedClock = 2 // CPUCLOCK_SCHED, part of the number of a process's clock
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &t); err != nil {
-		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
 }
@@ -50,7 +50,7 @@ func PeakMemory(pid int) (uint64, error) {
 // reaped.
 func someMemory(bytes uint64, pid int, err error) error {
 	if err == nil && bytes == 0 {
-		err = fmt.Errorf("process %d has no memory: it has ended", pid)
+		err = fmt.Errorf("process %d has ended", pid)
 	}
 	return err
 }
@@ -91,7 +91,7 @@ func MachineBusy(ctx context.Context, over time.Duration) (float64, error) {
 		return 0, err
 	}
 	if allAfter <= all {
-		return 0, errors.New("/proc/stat counts no time")
+		return 0, errors.New("/proc/stat contains no CPU times")
 	}
 	// The kernel's iowait and steal counters can decrease.
 	return min(1, max(0, 1-(idleAfter-idle)/(allAfter-all))), nil

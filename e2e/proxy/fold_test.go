@@ -31,13 +31,13 @@ func TestGetFold(t *testing.T) {
 		{name: "adds upsert", steps: []any{Add("10.0.0.1:80"), Add("10.0.0.2:80", "10.0.0.1:80")},
 			exists: true, addrs: []string{"10.0.0.1:80", "10.0.0.2:80"}},
 		{
-			name:   "remove takes out",
+			name:   "a remove deletes addresses",
 			steps:  []any{Add("10.0.0.1:80", "[fd00::1]:80"), Remove("10.0.0.1:80", "10.9.9.9:80")},
 			exists: true,
 			addrs:  []string{"[fd00::1]:80"},
 		},
 		{
-			name:   "the last one's removal leaves a service without endpoints",
+			name:   "a remove of the last address leaves a service without endpoints",
 			steps:  []any{Add("10.0.0.1:80"), Remove("10.0.0.1:80")},
 			exists: true,
 		},
@@ -59,7 +59,7 @@ func TestGetFold(t *testing.T) {
 		{name: "a reopened stream keeps its state", steps: []any{Add("10.0.0.1:80"), reopen},
 			exists: true, addrs: []string{"10.0.0.1:80"}},
 		{
-			name:   "the first add replaces all",
+			name:   "the first add replaces all addresses",
 			steps:  []any{Add("10.0.0.1:80"), reopen, Add("10.0.0.2:80"), Add("10.0.0.3:80")},
 			exists: true,
 			addrs:  []string{"10.0.0.2:80", "10.0.0.3:80"},
@@ -69,16 +69,16 @@ func TestGetFold(t *testing.T) {
 		{name: "a remove after reopening is ignored", steps: []any{Add("10.0.0.1:80"), reopen, Remove("10.0.0.1:80")},
 			exists: true, addrs: []string{"10.0.0.1:80"}, faults: []proxy.Fault{proxy.FirstRemove}},
 		{
-			name:   "no endpoints replaces all",
+			name:   "no_endpoints replaces all addresses",
 			steps:  []any{Add("10.0.0.1:80"), reopen, None(true), Remove("10.0.0.1:80"), Add("10.0.0.2:80")},
 			exists: true,
 			addrs:  []string{"10.0.0.2:80"},
 		},
 		{name: "a message without update", steps: []any{&pb.Update{}}, faults: []proxy.Fault{proxy.NoUpdate}},
-		{name: "an address that is none", steps: []any{bad}, exists: true, addrs: []string{"10.0.0.1:80"},
+		{name: "an invalid address", steps: []any{bad}, exists: true, addrs: []string{"10.0.0.1:80"},
 			faults: []proxy.Fault{proxy.BadAddress}},
 		{
-			name:   "an address twice",
+			name:   "a duplicate address",
 			steps:  []any{Add("10.0.0.1:80", "10.0.0.1:80")},
 			exists: true,
 			addrs:  []string{"10.0.0.1:80"},
@@ -160,7 +160,7 @@ func TestGetMetadata(t *testing.T) {
 func TestProfileFold(t *testing.T) {
 	tests := []struct{ name, profile, want string }{
 		{"empty", `{}`, `{}`},
-		{"endpoint with nothing but address and weight",
+		{"endpoint with only address and weight",
 			`{"endpoint": {"addr": {"ip": {"ipv4": 167772161}, "port": 80}, "weight": 10000}, "opaqueProtocol": true}`,
 			`{"opaqueProtocol": true}`},
 		{"endpoint",
@@ -179,7 +179,7 @@ func TestProfileFold(t *testing.T) {
 			`{"profileRef": {"resource": {"group": "linkerd.io", "name": "web"}}}`,
 		},
 		{
-			"parent's kind stays",
+			"the parent's kind is kept",
 			`{"parentRef": {"resource": {"group": "core", "kind": "Service", "name": "web", "port": 80}}}`,
 			`{"parentRef": {"resource": {"group": "core", "kind": "Service", "name": "web", "port": 80}}}`,
 		},
@@ -222,7 +222,7 @@ func TestProfileFaults(t *testing.T) {
 			&pb.DestinationProfile{Endpoint: &pb.WeightedAddr{Weight: 10000}},
 			[]proxy.Fault{proxy.BadAddress},
 		},
-		{"as deep as can be", negated(97), nil}, // the route, the outermost condition and the path count too
+		{"maximum depth", negated(97), nil}, // the route, the outermost condition and the path count too
 		{"too deep", negated(98), []proxy.Fault{proxy.TooDeep}},
 	}
 	for _, test := range tests {

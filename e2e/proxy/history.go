@@ -125,7 +125,7 @@ func (h *history) note(s *GetState, empty bool, m Message) {
 func (h *history) check(addrs []netip.AddrPort) error {
 	if len(addrs) == 0 && h.emptied != nil {
 		if h.emptied.Number == 0 {
-			return fmt.Errorf("the state was empty at the mark already")
+			return fmt.Errorf("the state was already empty at the mark")
 		}
 		return fmt.Errorf("the state was empty after message %s", h.emptied)
 	}
@@ -136,7 +136,7 @@ func (h *history) check(addrs []netip.AddrPort) error {
 		if m, ok := h.lost[addr]; ok {
 			return fmt.Errorf("%s was absent after message %s", addr, m)
 		}
-		return fmt.Errorf("%s was absent at the mark already", addr)
+		return fmt.Errorf("%s was already absent at the mark", addr)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (s *Stream) begin(cancel context.CancelFunc) (finished chan struct{}, err e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.status.Phase == Open {
-		return nil, fmt.Errorf("%s %s is open already", s.cfg.Kind, s.cfg.Authority)
+		return nil, fmt.Errorf("%s %s is already open", s.cfg.Kind, s.cfg.Authority)
 	}
 	s.get.Open()
 	s.status.Phase, s.status.Err, s.status.First = Open, nil, nil

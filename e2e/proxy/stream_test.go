@@ -50,7 +50,7 @@ func until(t *testing.T, s *proxy.Stream, what string, ok func(proxy.Snapshot) b
 		select {
 		case <-changed:
 		case <-timeout:
-			t.Fatalf("never came true: %s; recent messages: %v", what, s.Recent())
+			t.Fatalf("condition never met: %s; recent messages: %v", what, s.Recent())
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestStreamFoldsAndKeepsStateOverReconnect(t *testing.T) {
 		t.Errorf("a new call begins with first message %v", snap.First)
 	}
 	if err := s.Open(t.Context()); err == nil {
-		t.Error("an open stream could be opened")
+		t.Error("an open stream was opened again")
 	}
 	updates <- Remove("10.0.0.1:80")
 	snap = until(t, s, "remove", messages(2))

@@ -69,7 +69,7 @@ func (l lookAround) follow(ctx context.Context) {
 		changed := l.stream.Changed()
 		snap := l.stream.Snapshot()
 		if snap.Phase != proxy.Open {
-			l.screen.print("  the stream has ended: %v\n", snap.Err)
+			l.screen.print("  the stream ended: %v\n", snap.Err)
 			<-ctx.Done()
 			return
 		}

@@ -143,7 +143,7 @@ func TestStepOnEndedStream(t *testing.T) {
 		close(updates)
 		return time.Time{}, "", hold(ctx, d.stream, d.want, seenLimit)
 	}})
-	if err == nil || !strings.Contains(err.Error(), "the stream has ended") {
+	if err == nil || !strings.Contains(err.Error(), "the stream ended") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -99,11 +99,11 @@ func look(stream *proxy.Stream, want endpoints) error {
 	diff := want.differs(byCluster(snap.Get))
 	switch {
 	case snap.Phase != proxy.Open:
-		return fmt.Errorf("the stream has ended: %v", snap.Err)
+		return fmt.Errorf("the stream ended: %v", snap.Err)
 	case len(snap.Faults) > 0:
 		return fmt.Errorf("invalid message from Isthmus: %s", snap.Faults[0])
 	case snap.First == nil:
-		return fmt.Errorf("no message has come yet")
+		return fmt.Errorf("no message received yet")
 	case diff != "":
 		return fmt.Errorf("the proxy does not see what it should:\n%s", diff)
 	}

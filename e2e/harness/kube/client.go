@@ -142,7 +142,7 @@ func (c *Client) Refuses(ctx context.Context, token string) error {
 	if apierrors.IsUnauthorized(err) {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("cluster %s: the token is not refused", c.Name), err)
+	return errors.Join(fmt.Errorf("cluster %s: the token is not rejected", c.Name), err)
 }
 
 const fieldManager = "isthmus-e2e"
@@ -525,7 +525,7 @@ func (c *Client) mcsAnswers(ctx context.Context, version string, served bool) er
 		case err != nil && !apierrors.IsNotFound(err):
 			return fmt.Errorf("cluster %s, list of %s %s: %w", c.Name, name, version, err)
 		case (err == nil) != served:
-			return fmt.Errorf("cluster %s, list of %s %s: served is %v, should be %v",
+			return fmt.Errorf("cluster %s, list of %s %s: served is %v, want %v",
 				c.Name, name, version, err == nil, served)
 		}
 	}

@@ -23,7 +23,7 @@ func TestOnceServed(t *testing.T) {
 		last     error
 	}{
 		{"not served at first", []error{notServed, notServed, notServed, nil}, 4, nil},
-		{"a missing namespace is an error at once", []error{missing, nil}, 1, missing},
+		{"a missing namespace is an immediate error", []error{missing, nil}, 1, missing},
 		{"another error later", []error{notServed, missing, nil}, 2, missing},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestOnceServed(t *testing.T) {
 					return test.answers[attempts-1]
 				})
 				if err != test.last || attempts != test.attempts {
-					t.Errorf("%d attempts and error %v, expected %d and %v", attempts, err, test.attempts, test.last)
+					t.Errorf("%d attempts and error %v, want %d and %v", attempts, err, test.attempts, test.last)
 				}
 			})
 		})
@@ -48,7 +48,7 @@ func TestNeverServed(t *testing.T) {
 			http.StatusNotFound, "patch", schema.GroupResource{}, "", "", 0, true,
 		)
 		if err := onceServed(t.Context(), func() error { return notServed }); err != notServed {
-			t.Errorf("error %v, expected %v", err, notServed)
+			t.Errorf("error %v, want %v", err, notServed)
 		}
 	})
 }
