@@ -190,7 +190,7 @@ func member(name, ip string) change {
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	w := newBrokenWorld(t, faults)
-	await(t, "check finds what it can", func() error { return w.checked(t, faults, 1) })
+	await(t, "check finds all faults that it can detect", func() error { return w.checked(t, faults, 1) })
 	for _, f := range faults {
 		if f.explain != nil {
 			await(t, f.name, func() error { return w.explained(t, f.explain) })
@@ -236,7 +236,7 @@ func (w *brokenWorld) checked(t *testing.T, faults []fault, want int) error {
 		}
 	}
 	for _, line := range bad {
-		errs = append(errs, errors.New("found besides: "+line))
+		errs = append(errs, errors.New("unexpected finding: "+line))
 	}
 	return errors.Join(errs...)
 }
@@ -260,7 +260,7 @@ func (w *brokenWorld) explained(t *testing.T, v *verdict) error {
 		return fmt.Errorf("%s is not %s in %+v", v.address, v.verdict, page.Addresses)
 	}
 	if v.address == "" && len(page.Addresses) > 0 {
-		return fmt.Errorf("there are addresses: %+v", page.Addresses)
+		return fmt.Errorf("unexpected addresses: %+v", page.Addresses)
 	}
 	text := w.explain(t, v).stdout
 	for _, words := range v.words {
@@ -390,7 +390,7 @@ func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []stri
 		}
 		bad = append(bad, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Level, r.Check, r.Object))+": "+r.Text)
 		if r.Hint == "" && r.Level != adminapi.CheckUnchecked {
-			t.Errorf("no hint what to do: %+v", r)
+			t.Errorf("no hint: %+v", r)
 		}
 	}
 	slices.Sort(bad)
@@ -478,7 +478,7 @@ var faults = []fault{
 			},
 		},
 	}, {
-		name: "a token that was revoked",
+		name: "a revoked token",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			must(t, w.south.Apply(t.Context(), kube.ServiceAccount("linkerd-multicluster", "old")))
 			text := w.access(t, w.south, "old", month)
@@ -509,7 +509,7 @@ var faults = []fault{
 			},
 		),
 	}, {
-		name: "a client certificate that has expired",
+		name: "an expired client certificate",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			certificate, key := selfSigned(t, -time.Hour)
 			text, err := w.south.Kubeconfig(
@@ -537,7 +537,7 @@ var faults = []fault{
 			},
 		),
 	}, {
-		name: "an API that is dead",
+		name: "an unreachable API server",
 		spoil: write(
 			inWest,
 			strayLink("apac", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Token: "a-token-of-some-length"}),
@@ -559,7 +559,7 @@ var faults = []fault{
 			},
 		),
 	}, {
-		name: "a right that a link lacks",
+		name: "a missing permission of a link",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			applyManifest(t, w.north, "link/remote-access.yaml", "[endpointslices]", "[leases]")
 		},
@@ -606,7 +606,7 @@ var faults = []fault{
 			},
 		},
 	}, {
-		name: "a cordon that was forgotten",
+		name: "a forgotten cordon",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			s := kube.Link("south", w.access(t, w.south, "isthmus-remote-access", month))
 			s.Annotations["isthmus.io/cordon"] = "true"
@@ -636,7 +636,7 @@ var faults = []fault{
 			},
 		},
 	}, {
-		name: "trust anchors that differ",
+		name: "different trust anchors",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			must(t, w.south.Apply(t.Context(), w.anchors(anchorPEM(t, 3*month))))
 		},
@@ -648,7 +648,7 @@ var faults = []fault{
 			},
 		},
 	}, {
-		name: "Pod networks that overlap",
+		name: "overlapping Pod networks",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			must(t, w.east.Apply(
 				t.Context(),
@@ -700,7 +700,7 @@ var faults = []fault{
 			words: []string{`eest +shop/cart +unlinked`, `eest is unlinked: no link Secret names the cluster`},
 		},
 	}, {
-		name: "a Service that has another name there",
+		name: "a Service with another name in the member's cluster",
 		spoil: both(
 			member("payment", "10.245.0.31"),
 			write(inWest, kube.Federated("shop", "pay-federated", "", "pay@east")),
@@ -715,7 +715,7 @@ var faults = []fault{
 		},
 		explain: &verdict{args: "pay-federated", words: []string{`east +shop/pay .* no such Service in the cluster`}},
 	}, {
-		name: "a port that a member lacks",
+		name: "a port that a member does not declare",
 		spoil: both(member("search", "10.245.0.32"), write(inEast, onPort(kube.Service("shop", "search"), 8080)),
 			write(inWest, kube.Federated("shop", "search-federated", "", "search@east"))),
 		// Apply would add a port with another number instead of replacing the old port.
@@ -764,7 +764,7 @@ var faults = []fault{
 			},
 		},
 	}, {
-		name: "Pods that are not ready",
+		name: "unready Pods",
 		spoil: both(
 			write(inEast, selecting("orders", "http"), selectedPod("orders", "10.245.0.21", corev1.ConditionFalse)),
 			write(

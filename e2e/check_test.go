@@ -48,7 +48,7 @@ func TestCheckFromHere(t *testing.T) {
 			out.Results,
 			func(r adminapi.CheckResult) bool { return r.Check+" "+r.Object == want && r.Level == "ok" },
 		) {
-			t.Errorf("%s is not fine: %+v", want, out.Results)
+			t.Errorf("%s has findings: %+v", want, out.Results)
 		}
 	}
 	try("--service-account nobody", 1, none, lacks)

@@ -21,9 +21,9 @@ var (
 	environments = flag.Int(
 		"environments",
 		6,
-		"run cases in that many environments, each of three clusters and a gateway",
+		"number of environments for cases, each with three clusters and a replica",
 	)
-	company = flag.Int("company", 8, "run that many of the cases at the same time that can share an environment")
+	company = flag.Int("company", 8, "number of cases that run at the same time in a shared environment")
 )
 
 // TestConformance runs every case in testdata/cases. Several cases run in parallel, because they
@@ -99,7 +99,7 @@ func (s *stage) play(queued <-chan *cases.Case, opt cases.Options) {
 		s.t.Run(c.Name, func(t *testing.T) {
 			s.set.Do(s.setUp)
 			if s.err != nil {
-				t.Fatalf("clusters and a gateway: %v", s.err)
+				t.Fatalf("start of an environment: %v", s.err)
 			}
 			if runner == nil {
 				var err error
@@ -134,7 +134,7 @@ func (s *stage) unlink() {
 	await(s.t, "no cluster is linked", func() error {
 		page, err := harness.ReadClusters(s.t.Context(), s.env.Gateway.MetricsAddr())
 		if err == nil && len(page.Clusters) > 0 {
-			err = fmt.Errorf("there are %d", len(page.Clusters))
+			err = fmt.Errorf("%d clusters are linked", len(page.Clusters))
 		}
 		return err
 	})
@@ -174,7 +174,7 @@ func TestCaseAddresses(t *testing.T) {
 		}
 		for _, a := range address.FindAllString(string(text), -1) {
 			if other, ok := user[a]; ok && other != file {
-				t.Errorf("%s has %s, and so has %s", file, a, other)
+				t.Errorf("%s uses %s, like %s", file, a, other)
 			}
 			user[a] = file
 		}

@@ -63,11 +63,11 @@ func newContainer(ctx context.Context, cfg containerConfig) (*container, error) 
 	containers := cfg.Template.Spec.Containers
 	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == cfg.Container })
 	if i < 0 {
-		return fail(errors.New("there is none of this name"))
+		return fail(errors.New("no such container"))
 	}
 	c := containers[i]
 	if len(c.Command) > 0 || c.WorkingDir != "" {
-		return fail(fmt.Errorf("command %q, working directory %q: not understood here", c.Command, c.WorkingDir))
+		return fail(fmt.Errorf("command %q, working directory %q: not supported", c.Command, c.WorkingDir))
 	}
 	user, err := cfg.user(c)
 	if err != nil {
@@ -122,7 +122,7 @@ func (cfg containerConfig) user(c corev1.Container) (int, error) {
 	user := cmp.Or(own.RunAsUser, whole.RunAsUser)
 	switch nonRoot := cmp.Or(own.RunAsNonRoot, whole.RunAsNonRoot); {
 	case user == nil || *user == 0:
-		return 0, errors.New("names no user but root")
+		return 0, errors.New("the user is root")
 	case nonRoot == nil || !*nonRoot:
 		return 0, errors.New("runAsNonRoot is not set")
 	}
@@ -139,7 +139,7 @@ func (cfg containerConfig) writeFiles(ctx context.Context, c corev1.Container) e
 	}
 	for _, m := range c.VolumeMounts {
 		if m.MountPath != accountPath {
-			return fmt.Errorf("volume %s at %s: not understood here", m.Name, m.MountPath)
+			return fmt.Errorf("volume %s at %s: not supported", m.Name, m.MountPath)
 		}
 	}
 	token, err := cfg.tokenRequest(c)
@@ -181,7 +181,7 @@ func (cfg containerConfig) tokenRequest(c corev1.Container) (*authenticationv1.T
 	}
 	i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == c.VolumeMounts[0].Name })
 	if i < 0 || spec.Volumes[i].Projected == nil {
-		return nil, fmt.Errorf("volume %s is no projected one", c.VolumeMounts[0].Name)
+		return nil, fmt.Errorf("volume %s is not a projected volume", c.VolumeMounts[0].Name)
 	}
 	for _, source := range spec.Volumes[i].Projected.Sources {
 		if t := source.ServiceAccountToken; t != nil && t.Path == "token" && t.Audience == "" {
@@ -229,7 +229,7 @@ func (cfg containerConfig) environment(c corev1.Container) (containerVariables, 
 	}
 	all = append(all, containerVariable{"HOSTNAME", cfg.Name})
 	if len(c.EnvFrom) > 0 {
-		return nil, fmt.Errorf("envFrom: not understood here")
+		return nil, fmt.Errorf("envFrom: not supported")
 	}
 	for _, e := range c.Env {
 		value := all.expand(e.Value)
@@ -252,7 +252,7 @@ func (cfg containerConfig) field(from *corev1.EnvVarSource) (string, error) {
 			return cfg.Name, nil
 		}
 	}
-	return "", fmt.Errorf("its source is not understood here: %v", from)
+	return "", fmt.Errorf("source not supported: %v", from)
 }
 
 var variableReference = regexp.MustCompile(`\$\([A-Za-z_][A-Za-z0-9_]*\)`)

@@ -39,7 +39,7 @@ func TestCopies(t *testing.T) {
 		when := fmt.Sprintf("replaced, killed: %v", kill)
 		l.expectKept(t, when)
 		if after := l.states(t); !reflect.DeepEqual(after, before) {
-			t.Errorf("%s: the proxies have\n%v\nand had\n%v", when, after, before)
+			t.Errorf("%s: the proxies have\n%v\nwant\n%v", when, after, before)
 		}
 		for i := range l.replicas {
 			c := l.shown(t, i)
@@ -49,7 +49,7 @@ func TestCopies(t *testing.T) {
 		}
 	}
 	if now := l.copies(t); !reflect.DeepEqual(now, generations) {
-		t.Errorf("the copies are %v, and were %v", now, generations)
+		t.Errorf("the copies are %v, want %v", now, generations)
 	}
 
 	second := l.deploy(t, 2)
@@ -79,7 +79,7 @@ func TestCopyWhileLost(t *testing.T) {
 	l.mark()
 	l.link(t, "https://"+l.between.Addr(), clientcmdapi.AuthInfo{Token: "new"})
 	must(t, harness.Pause(t.Context(), 3*time.Second))
-	l.expectKept(t, "rotated to credentials that do not work")
+	l.expectKept(t, "rotated to invalid credentials")
 	l.restart(t, false)
 	l.expectKept(t, "replaced after the rotation")
 
@@ -164,7 +164,7 @@ func TestCopyUnusable(t *testing.T) {
 	await(t, "the replica shows that the permission is missing", func() error {
 		page, err := harness.ReadClusters(t.Context(), l.replicas[0].MetricsAddr())
 		if err == nil && (page.Copies == nil || !strings.Contains(page.Copies.Error, "forbidden")) {
-			err = fmt.Errorf("it shows %+v", page.Copies)
+			err = fmt.Errorf("the replica shows %+v", page.Copies)
 		}
 		return err
 	})
@@ -255,7 +255,7 @@ func TestCopyInterrupted(t *testing.T) {
 	}
 	l.awaitAddrs(t, l.first)
 	if now := l.copies(t); !reflect.DeepEqual(now, complete) {
-		t.Errorf("the copies are %v, and were %v", now, complete)
+		t.Errorf("the copies are %v, want %v", now, complete)
 	}
 }
 

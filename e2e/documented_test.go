@@ -45,7 +45,7 @@ func (o *observed) documented(t *testing.T) {
 	}
 	rows := row.FindAllStringSubmatch(string(text), -1)
 	if n := strings.Count(string(text), "\n| `"); n != len(rows) {
-		t.Fatalf("%d rows of docs/metrics.md can be read, %d there are", len(rows), n)
+		t.Fatalf("%d of %d rows in docs/metrics.md can be parsed", len(rows), n)
 	}
 	await(t, "/metrics is as documented", func() error {
 		return undocumented(rows, o.families(t, o.gateways[0]))
@@ -74,7 +74,7 @@ func undocumented(rows [][]string, families map[string]*dto.MetricFamily) error 
 		slices.Sort(labels)
 		for _, name := range strings.Split(r[1], "`, `") {
 			if want := fmt.Sprint(r[2], " ", labels); lines[name] != want {
-				errs = append(errs, fmt.Errorf("%s is documented as %s, and is %q", name, want, lines[name]))
+				errs = append(errs, fmt.Errorf("%s is documented as %s, but is %q", name, want, lines[name]))
 			}
 			delete(lines, name)
 		}
@@ -145,7 +145,7 @@ func lint(t *testing.T, families map[string]*dto.MetricFamily) {
 	}
 	for _, name := range unclean {
 		if !slices.Contains(found, name) {
-			t.Errorf("promlint has nothing against %s", name)
+			t.Errorf("promlint accepts %s", name)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestOldestKubectl(t *testing.T) {
 	built := regexp.MustCompile(`^v0\.(\d+)\.\d+\n$`).FindStringSubmatch(string(version))
 	named := regexp.MustCompile(`kubectl 1\.(\d+) or later`).FindStringSubmatch(string(page))
 	if built == nil || named == nil || built[1] != named[1] {
-		t.Errorf("the tests build %q, and the page names %q", built, named)
+		t.Errorf("the tests build %q, but the page names %q", built, named)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 	if ran < 14 {
-		t.Errorf("only %d commands are found", ran)
+		t.Errorf("only %d commands found", ran)
 	}
 }
 
@@ -325,7 +325,7 @@ func TestDocumentedKustomizations(t *testing.T) {
 		"exports.md 1", "exports.md 2", "install.md 1", "install/exports/kustomization.yaml",
 	} {
 		if shown[place] == "" {
-			t.Errorf("no kustomization is found in %s", place)
+			t.Errorf("no kustomization found in %s", place)
 		}
 	}
 	build := func(t *testing.T, dir string) string {
@@ -375,7 +375,7 @@ func TestExportsAsDocumented(t *testing.T) {
 	dir := documentedFolder(t, shownInDocs.FindStringSubmatch(string(text))[1])
 	commands := regexp.MustCompile(`(?m)^kubectl apply -k .*$`).FindAllString(string(text), -1)
 	if len(commands) < 2 {
-		t.Fatalf("too few commands are found: %q", commands)
+		t.Fatalf("too few commands found: %q", commands)
 	}
 	for _, command := range commands {
 		mustShell(t, server, "cd "+dir+" && "+command)

@@ -118,14 +118,14 @@ func TestMarkGuard(t *testing.T) {
 			first := k.object(t, "first", "linkerd", k.kind+" shop/first")
 			_, err := k.in(g.admin).Create(t.Context(), first, dryRun)
 			if err == nil {
-				return fmt.Errorf("a %s with the mark is accepted", k.kind)
+				return fmt.Errorf("the guard accepts a %s with the mark", k.kind)
 			}
 			return nil
 		})
 		g.creates(k, map[string]*kube.Client{
 			"an administrator":            g.admin,
-			"the gateway":                 gateway,
-			"a gateway that was added":    custom,
+			"the installation":            gateway,
+			"an added installation":       custom,
 			"another namespace's isthmus": impostor,
 		})
 		g.updates(k, gateway)
@@ -145,9 +145,9 @@ func (g *markGuard) creates(k markedKind, clients map[string]*kube.Client) {
 		{"an administrator", "linkerd", "", false},
 		{"an administrator", "linkerd", k.kind + " shop/original", false}, // a copy
 		{"an administrator", "", "", false},
-		{"the gateway", "linkerd", full, false},
-		{"the gateway", "other", full, true},
-		{"a gateway that was added", "linkerd", full, false},
+		{"the installation", "linkerd", full, false},
+		{"the installation", "other", full, true},
+		{"an added installation", "linkerd", full, false},
 		{"another namespace's isthmus", "linkerd", full, true},
 	} {
 		o := k.object(g.t, "web", x.label, x.annotation)
@@ -164,14 +164,14 @@ func (g *markGuard) updates(k markedKind, gateway *kube.Client) {
 		newLabel, newAnnotation string
 		refused                 bool
 	}{
-		{"give the mark", "", "", "linkerd", full, true},
-		{"give the label", "", full, "linkerd", full, true},
-		{"give the annotation", "linkerd", "", "linkerd", full, true},
-		{"make a copy an original", "linkerd", k.kind + " shop/original", "linkerd", full, true},
-		{"give another gateway's mark", "linkerd", full, "other", full, true},
-		{"take the label off", "linkerd", full, "", full, false},
-		{"take the mark off", "linkerd", full, "", "", false},
-		{"leave the mark", "linkerd", full, "linkerd", full, false},
+		{"add the mark", "", "", "linkerd", full, true},
+		{"add the label", "", full, "linkerd", full, true},
+		{"add the annotation", "linkerd", "", "linkerd", full, true},
+		{"complete the mark of a copy", "linkerd", k.kind + " shop/original", "linkerd", full, true},
+		{"add another installation's mark", "linkerd", full, "other", full, true},
+		{"remove the label", "linkerd", full, "", full, false},
+		{"remove the mark", "linkerd", full, "", "", false},
+		{"keep the mark", "linkerd", full, "linkerd", full, false},
 	} {
 		for _, subresource := range []string{"", "status"} {
 			what := fmt.Sprintf("%s of a %s %s", x.what, k.kind, subresource)
@@ -193,7 +193,7 @@ func (g *markGuard) updates(k markedKind, gateway *kube.Client) {
 			ignored := err == nil &&
 				(got.GetLabels()[markLabel] != x.newLabel || got.GetAnnotations()[markAnnotation] != x.newAnnotation)
 			if x.refused && subresource == "status" && ignored {
-				g.t.Logf("%s: the API server leaves the metadata as it is", what)
+				g.t.Logf("%s: the API server did not change the metadata", what)
 			} else {
 				g.check(what, err, x.refused)
 			}
@@ -209,7 +209,7 @@ func (g *markGuard) check(what string, err error, refused bool) {
 		g.t.Errorf("%s: %v", what, err)
 	// The error may contain the name of either policy of the guard.
 	case refused && (err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'isthmus-exports")):
-		g.t.Errorf("%s is not refused: %v", what, err)
+		g.t.Errorf("%s is not rejected: %v", what, err)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestGuard(t *testing.T) {
 		case refused == "" && err != nil:
 			t.Errorf("%s: %v", what, err)
 		case refused != "" && (err == nil || !strings.Contains(err.Error(), refused)):
-			t.Errorf("%s is not refused as %q: %v", what, refused, err)
+			t.Errorf("%s is not rejected with %q: %v", what, refused, err)
 		}
 	}
 

@@ -104,7 +104,7 @@ func (o *own) await(name, team string) {
 	await(o.t, name+" is written", func() error {
 		s, err := o.west.CoreV1().Services(o.namespace).Get(o.t.Context(), name+"-federated", metav1.GetOptions{})
 		if err == nil && s.Labels["team"] != team {
-			err = fmt.Errorf("its labels are %v", s.Labels)
+			err = fmt.Errorf("the labels are %v", s.Labels)
 		}
 		return err
 	})
@@ -121,7 +121,7 @@ func (o *own) written() []corev1.Service {
 
 func (o *own) hasWritten(right func(n int) bool) error {
 	if n := len(o.written()); !right(n) {
-		return fmt.Errorf("%d are written", n)
+		return fmt.Errorf("%d Services are written", n)
 	}
 	return nil
 }
@@ -283,10 +283,10 @@ func (o *own) testBetween() {
 	o.await("flaps", fmt.Sprint("v", n-1))
 
 	if got := q.codes("POST taken-federated"); !slices.Equal(got, []int{http.StatusConflict}) {
-		o.t.Errorf("creating what a user has just created is answered by %v", got)
+		o.t.Errorf("creating a Service that a user has just created returned %v", got)
 	}
 	if got := q.codes("DELETE gone-federated"); !slices.Equal(got, []int{http.StatusConflict}) {
-		o.t.Errorf("deleting what a user has just replaced is answered by %v", got)
+		o.t.Errorf("deleting a Service that a user has just replaced returned %v", got)
 	}
 	for _, name := range []string{"taken-federated", "gone-federated"} {
 		if s := o.get(name); s.Spec.Selector["app"] != "users" || len(s.ManagedFields) != 1 {
@@ -306,7 +306,7 @@ func (o *own) testBetween() {
 		[]int{http.StatusGatewayTimeout},
 	) ||
 		now.ResourceVersion != late.ResourceVersion {
-		o.t.Errorf("what was created though the answer says otherwise is created again: %v; it is %+v", got, now)
+		o.t.Errorf("a Service that was created despite an error response is created again: %v; %+v", got, now)
 	}
 	o.export("late", "b") // Isthmus must know that it wrote this Service
 	o.await("late", "b")
@@ -316,16 +316,16 @@ func (o *own) testBetween() {
 		samples,
 		regexp.MustCompile(`^isthmus_service_writes_total\{.*result="ok",verb="create"`),
 	); n != 2 {
-		o.t.Errorf("%v creations are counted, not those of gone and flaps alone", n)
+		o.t.Errorf("%v creations are counted, want only those of gone and flaps", n)
 	}
 	puts := q.of("PUT flaps-federated")
 	for i, put := range puts[1:] {
 		if pause := put.began.Sub(puts[i].ended); pause < time.Second {
-			o.t.Errorf("%v after a write the next began", pause)
+			o.t.Errorf("the next write began %v after a write", pause)
 		}
 	}
 	if len(puts) < 2 {
-		o.t.Errorf("%d writes of what changes all the time", len(puts))
+		o.t.Errorf("%d writes of the continuously changing Service", len(puts))
 	}
 }
 
@@ -406,7 +406,7 @@ func (o *own) testRolling() {
 			if codes := q.codes(key); len(
 				slices.DeleteFunc(slices.Clone(codes), func(code int) bool { return code != http.StatusOK }),
 			) != 1 {
-				return fmt.Errorf("the answers are %v", codes)
+				return fmt.Errorf("the responses are %v", codes)
 			}
 			return nil
 		})
@@ -415,13 +415,13 @@ func (o *own) testRolling() {
 	leader := o.holder()
 	must(o.t, replicas[leader].Stop())
 	if o.holder() == leader {
-		o.t.Error("the gateway has ended and not released the Lease")
+		o.t.Error("the replica ended without releasing the Lease")
 	}
 	began := time.Now()
 	o.export("web-0", "c")
 	o.await("web-0", "c")
 	if took := time.Since(began); took > 15*time.Second { // a Lease that was not released would expire after 30 s
-		o.t.Errorf("the next one wrote after %v", took)
+		o.t.Errorf("the next replica wrote after %v", took)
 	}
 }
 
@@ -459,7 +459,7 @@ func (o *own) takeOver(lose func()) (b *harness.Replica) {
 	began := time.Now()
 	o.export("web", "b")
 	o.await("web", "b")
-	o.t.Logf("the other one has written after %v", time.Since(began))
+	o.t.Logf("the other replica wrote after %v", time.Since(began))
 	return b
 }
 
@@ -467,7 +467,7 @@ func (o *own) takeOver(lose func()) (b *harness.Replica) {
 func (o *own) staysAway(a, b *harness.Replica) {
 	o.export("web", "c")
 	o.await("web", "c")
-	await(o.t, "a knows that b writes", func() error {
+	await(o.t, "a sees that b is the writer", func() error {
 		page, err := harness.ReadPage[adminapi.Exports](o.t.Context(), a.MetricsAddr(), "/debug/exports")
 		if err == nil && (page.Writer.Holder != "b" || page.Writer.Leading) {
 			err = fmt.Errorf("the writer is %+v", page.Writer)
@@ -477,6 +477,6 @@ func (o *own) staysAway(a, b *harness.Replica) {
 	o.export("web", "d")
 	o.await("web", "d")
 	if ofA, ofB := o.writes(a), o.writes(b); ofA != 1 || ofB != 3 {
-		o.t.Errorf("a has written %v times, b %v times", ofA, ofB)
+		o.t.Errorf("a wrote %v times, b wrote %v times", ofA, ofB)
 	}
 }

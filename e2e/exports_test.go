@@ -110,10 +110,10 @@ func (x *exporting) state(g *harness.Replica) (states, changes []string, err err
 
 func (x *exporting) await(g *harness.Replica, want, wantChanges []string) {
 	x.t.Helper()
-	await(x.t, "exports are as they should be", func() error {
+	await(x.t, "exports have the expected states", func() error {
 		states, changes, err := x.state(g)
 		if err == nil && (!slices.Equal(states, want) || !slices.Equal(changes, wantChanges)) {
-			err = fmt.Errorf("states %q, not %q; changes %q, not %q", states, want, changes, wantChanges)
+			err = fmt.Errorf("states %q, want %q; changes %q, want %q", states, want, changes, wantChanges)
 		}
 		return err
 	})
@@ -182,7 +182,7 @@ func TestExports(t *testing.T) {
 		t.Errorf("exit code %d, %s%s", diff.code, diff.stderr, diff.stdout)
 	}
 	if got := x.written(); len(got) > 0 {
-		t.Errorf("written though it is only planned: %q", got)
+		t.Errorf("written although only planned: %q", got)
 	}
 	if _, err := x.west.CoordinationV1().Leases("linkerd").Get(
 		t.Context(),
@@ -191,7 +191,7 @@ func TestExports(t *testing.T) {
 	); !apierrors.IsNotFound(
 		err,
 	) {
-		t.Errorf("the Lease, though nothing is written: %v", err)
+		t.Errorf("the Lease is held although nothing is written: %v", err)
 	}
 	must(t, g.Stop())
 
@@ -208,7 +208,7 @@ func TestExports(t *testing.T) {
 		nil,
 	)
 	if got := x.written(); !slices.Equal(got, []string{"web-east", "web-federated"}) {
-		t.Errorf("written are %q", got)
+		t.Errorf("the written Services are %q", got)
 	}
 	if diff := x.exports(g, "--diff"); diff.code != 0 || diff.stdout != "" {
 		t.Errorf("exit code %d, %s%s", diff.code, diff.stderr, diff.stdout)
@@ -253,7 +253,7 @@ func TestExports(t *testing.T) {
 		"Service shop/web-federated",
 		"ServiceImport shop/web",
 	}) {
-		t.Errorf("written are %q", names)
+		t.Errorf("the written Services are %q", names)
 	}
 	for _, c := range []*kube.Client{x.east, x.west} {
 		must(t, c.In(exports, "shop").Delete(t.Context(), "web", metav1.DeleteOptions{}))
@@ -261,7 +261,7 @@ func TestExports(t *testing.T) {
 	label(t, x.east, "web", nil)
 	x.await(g, []string{"local shop/web-federated: written", "east shop/taken-east: taken"}, nil)
 	if got := x.written(); !slices.Equal(got, []string{"web-federated"}) {
-		t.Errorf("written are %q", got)
+		t.Errorf("the written Services are %q", got)
 	}
 	after, err := x.west.CoreV1().Services("shop").Get(t.Context(), "taken-east", metav1.GetOptions{})
 	must(t, err)
@@ -292,7 +292,7 @@ func TestExports(t *testing.T) {
 		[]string{"create rest/new-federated"},
 	)
 	if text := x.exports(g, "rest/new").stdout; !strings.Contains(text, "forbidden") {
-		t.Errorf("it is not shown that writing is forbidden: %s", text)
+		t.Errorf("the missing write permission is not shown: %s", text)
 	}
 	must(t, g.Stop())
 
@@ -318,7 +318,7 @@ func (x *exporting) withoutPermissions() {
 	g := startGateway(x.t, harness.ReplicaConfig{
 		Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: []string{"-exports=on", "-shutdown-delay=0s", "-drain=0s"},
 	})
-	await(x.t, "the page says that Namespaces may not be listed", func() error {
+	await(x.t, "the page shows that Namespaces must not be listed", func() error {
 		page, err := harness.ReadClusters(x.t.Context(), g.MetricsAddr())
 		if err != nil {
 			return err
@@ -519,7 +519,7 @@ func TestExportsMove(t *testing.T) {
 	x.await(from, states("written"), nil)
 	before := x.marks("linkerd")
 	if len(before) != 3 {
-		t.Fatalf("written are %v", before)
+		t.Fatalf("the written objects are %v", before)
 	}
 	to := startGateway(t, harness.ReplicaConfig{
 		Kubeconfig: accountKubeconfig(t, x.west, "mesh", "isthmus"),
@@ -557,7 +557,7 @@ func TestExportsMove(t *testing.T) {
 	x.await(to, states("written"), nil)
 	x.await(from, states("taken"), nil)
 	if after := x.marks("mesh"); !maps.Equal(after, before) {
-		t.Errorf("the move has changed more than the mark:\n%v\n%v", before, after)
+		t.Errorf("the move changed more than the mark:\n%v\n%v", before, after)
 	}
 
 	// The new installation must delete Services that are no longer exported, with its guard applied
@@ -567,7 +567,7 @@ func TestExportsMove(t *testing.T) {
 	label(t, x.east, "web", nil)
 	await(t, "the new installation deletes", func() error {
 		if left := x.marks("mesh"); left["Service web-federated"] != "" || len(left) != 2 {
-			return fmt.Errorf("left are %v", left)
+			return fmt.Errorf("the remaining objects are %v", left)
 		}
 		return nil
 	})

@@ -195,7 +195,7 @@ func (v *vms) wrote(a *harness.Replica, ofA int64, b *harness.Replica, ofB int64
 		// A replica counts a write after the response, when the slice can already be read.
 		await(v.t, "writes are counted", func() error {
 			if got := v.counted(g); got != want {
-				return fmt.Errorf("the gateway at %s has written %d times instead of %d", g.Addr(), got, want)
+				return fmt.Errorf("the replica at %s wrote %d times, want %d", g.Addr(), got, want)
 			}
 			return nil
 		})
@@ -227,10 +227,10 @@ func TestReplicasWriteInTurns(t *testing.T) {
 	began := time.Now()
 	must(t, a.Stop())
 	if holder := v.lease().HolderIdentity; holder != nil && *holder == "a" {
-		t.Error("the gateway has ended and not released the Lease")
+		t.Error("the replica ended without releasing the Lease")
 	}
 	await(t, "b leads", func() error { return v.leads(b) })
-	t.Logf("after SIGTERM the other leads within %v", time.Since(began))
+	t.Logf("after SIGTERM, the other replica leads within %v", time.Since(began))
 	a = v.gateway("a")
 	v.ready("vm-1", false)
 	await(t, "readiness in the slice", func() error { return v.unready("web", 1) })
@@ -242,14 +242,14 @@ func TestReplicasWriteInTurns(t *testing.T) {
 	v.create("vm-2", "app", "10.90.0.2")
 	await(t, "a leads", func() error { return v.leads(a) })
 	if took := time.Since(began); took < 15*time.Second {
-		t.Errorf("the Lease of a killed gateway was taken after %v", took)
+		t.Errorf("the Lease of a killed replica was acquired after %v", took)
 	} else {
-		t.Logf("after SIGKILL the other leads within %v", took)
+		t.Logf("after SIGKILL, the other replica leads within %v", took)
 	}
 	await(t, "a's change", func() error { return v.holds("web", 2) })
 	v.wrote(a, 1, nil, 0)
 	if n := v.writes(); n != 3 {
-		t.Errorf("the API server has seen %d writes instead of 3", n)
+		t.Errorf("the API server counts %d writes, want 3", n)
 	}
 
 	b = v.gateway("b")
@@ -264,7 +264,7 @@ func TestReplicasWriteInTurns(t *testing.T) {
 	v.pause()
 	v.wrote(a, 1, b, 1)
 	if after := v.lease(); *after.HolderIdentity != "b" || *after.LeaseTransitions != *before.LeaseTransitions {
-		t.Errorf("the Lease has gone from %+v to %+v", before, after)
+		t.Errorf("the Lease changed from %+v to %+v", before, after)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestWritesAreFew(t *testing.T) {
 	t.Parallel()
 	v := newVMs(t)
 	g := v.gateway("a")
-	await(t, "the gateway leads", func() error { return v.leads(g) })
+	await(t, "the replica leads", func() error { return v.leads(g) })
 	for i := range vmCount {
 		v.specify(i, "app")
 	}
@@ -291,7 +291,7 @@ func TestWritesAreFew(t *testing.T) {
 	// ExternalWorkload, it has therefore received all others.
 	v.service("last", "last")
 	v.create("last", "last", "10.92.0.1")
-	await(t, "the last one's endpoint", func() error { return errors.Join(v.holds("last", 1), v.unready("last", 0)) })
+	await(t, "the last endpoint", func() error { return errors.Join(v.holds("last", 1), v.unready("last", 0)) })
 	v.pause()
 	began, before := time.Now(), v.writes()
 	v.service("web", "app")
@@ -324,10 +324,10 @@ func TestWritesAreFew(t *testing.T) {
 	await(t, "all endpoints", func() error { return v.holds("burst", vmCount) })
 	v.pause()
 	n := v.writes() - before
-	t.Logf("%d ExternalWorkloads created within %v for a Service that is there: %d writes", vmCount, created, n)
+	t.Logf("%d ExternalWorkloads created within %v for an existing Service: %d writes", vmCount, created, n)
 	// There is at most one step per second, and each step leaves at most one slice that is not
 	// full.
 	if most := int64(vmCount/100) + 2*int64(created/time.Second+2); n > most {
-		t.Errorf("%d writes, more than %d", n, most)
+		t.Errorf("%d writes, want at most %d", n, most)
 	}
 }

@@ -39,7 +39,7 @@ func TestGatewayNames(t *testing.T) {
 	names["moves.example"], names["spoils.example"] = "198.51.100.1", "127.0.0.1"
 	delete(names, "ends.example")
 	names.write(t, file)
-	w.through(t, "a name has moved", "192.0.2.2", "192.0.2.3", "198.51.100.1")
+	w.through(t, "a name has another address", "192.0.2.2", "192.0.2.3", "198.51.100.1")
 	must(t, w.stream.Flapped(gatewayAt("192.0.2.2"), gatewayAt("192.0.2.3")))
 	w.warns(t, map[string]bool{
 		"Linkerd gateway ends.example: ": true,
@@ -79,7 +79,7 @@ func (w *near) through(t *testing.T, what string, ips ...string) {
 	}
 	await(t, what, func() error {
 		if got := w.stream.Snapshot().Get.Addrs(); !slices.Equal(got, want) {
-			return fmt.Errorf("the proxy has %v, not %v", got, want)
+			return fmt.Errorf("the proxy has %v, want %v", got, want)
 		}
 		return nil
 	})
@@ -89,7 +89,7 @@ func (w *near) through(t *testing.T, what string, ips ...string) {
 // texts.
 func (w *near) warns(t *testing.T, want map[string]bool) {
 	t.Helper()
-	await(t, "what the gateway warns of", func() error {
+	await(t, "the warnings of the replica", func() error {
 		page, err := harness.ReadClusters(t.Context(), w.gateway.MetricsAddr())
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func (w *near) warns(t *testing.T, want map[string]bool) {
 		for text, shown := range want {
 			begins := func(warning string) bool { return strings.HasPrefix(warning, text) }
 			if warnings := page.Clusters[0].Warnings; slices.ContainsFunc(warnings, begins) != shown {
-				return fmt.Errorf("%q is to be among the warnings: %t; they are %q", text, shown, warnings)
+				return fmt.Errorf("%q should be among the warnings: %t; the warnings are %q", text, shown, warnings)
 			}
 		}
 		return nil

@@ -85,7 +85,7 @@ func TestHandover(t *testing.T) {
 	change(3, crowd...)
 	<-goes.Exited()
 	if took := time.Since(began); took < delay+drain {
-		t.Errorf("it had ended after %v", took)
+		t.Errorf("the replica ended after %v", took)
 	}
 	change(4, crowd...)
 	moved := 0
@@ -98,7 +98,7 @@ func TestHandover(t *testing.T) {
 		}
 		for _, r := range one.Refusals() {
 			if r.At.Before(began.Add(delay + drain)) {
-				t.Errorf("proxy %d was refused after %v: %v", i, r.At.Sub(began), r.Err)
+				t.Errorf("proxy %d was rejected after %v: %v", i, r.At.Sub(began), r.Err)
 			}
 		}
 		openings := one.Openings()
@@ -107,15 +107,15 @@ func TestHandover(t *testing.T) {
 		}
 		for _, o := range openings[1:] {
 			if moved++; status.Code(o.Why) != codes.Unavailable || o.Lost.Sub(began) < delay {
-				t.Errorf("proxy %d lost its stream after %v by %v", i, o.Lost.Sub(began), o.Why)
+				t.Errorf("proxy %d lost its stream after %v: %v", i, o.Lost.Sub(began), o.Why)
 			}
 		}
 		if len(openings) > 3 {
-			t.Errorf("proxy %d was sent away %d times", i, len(openings)-1)
+			t.Errorf("proxy %d lost %d streams", i, len(openings)-1)
 		}
 	}
 	if moved == 0 {
-		t.Error("no proxy was at the gateway that went")
+		t.Error("no proxy used the stopped replica")
 	}
 	await(t, "a stream moves to a new connection", func() error {
 		if n := len(moves.Openings()); n < 2 {

@@ -188,7 +188,7 @@ func TestChartIsTheBase(t *testing.T) {
 			o.Object = changed.Object
 		}
 	}
-	sameObjects(t, "the chart with all of it", got, want)
+	sameObjects(t, "the chart with all values", got, want)
 }
 
 // TestChartValues checks that each value sets the field that its name suggests, and that unknown
@@ -291,7 +291,7 @@ func TestOpenShift(t *testing.T) {
 		want.SecurityContext.RunAsGroup = nil
 		got := find[appsv1.Deployment](t, objects, "Deployment", "isthmus").Spec.Template.Spec
 		if !equality.Semantic.DeepEqual(got.SecurityContext, want.SecurityContext) {
-			t.Errorf("%s: the Pod's security context is %v, not %v", what, got.SecurityContext, want.SecurityContext)
+			t.Errorf("%s: the Pod's security context is %v, want %v", what, got.SecurityContext, want.SecurityContext)
 		}
 		if !equality.Semantic.DeepEqual(got.Containers[0].SecurityContext, want.Containers[0].SecurityContext) {
 			t.Errorf("%s: the container's security context is %v", what, got.Containers[0].SecurityContext)
@@ -339,11 +339,11 @@ func TestHelm(t *testing.T) {
 	chart := []string{"isthmus", manifest(t, "chart"), "-n", "linkerd"}
 	if _, err := h.try(t, append([]string{"install"}, chart...)...); err == nil ||
 		!strings.Contains(err.Error(), "exists and cannot be imported") {
-		t.Errorf("Helm takes what kubectl has applied: %v", err)
+		t.Errorf("Helm adopts objects that kubectl applied: %v", err)
 	}
 	notes := h.run(t, append([]string{"install", "--take-ownership", "--force-conflicts"}, chart...)...)
 	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 2 || !strings.Contains(notes, "It only looks on") {
-		t.Errorf("taken over: %+v\n%s", d, notes)
+		t.Errorf("the adopted Deployment: %+v\n%s", d, notes)
 	}
 	h.run(
 		t,
@@ -369,7 +369,7 @@ func TestHelm(t *testing.T) {
 		t.Errorf("rolled back: %+v", d)
 	}
 
-	await(t, "the guard is gone", func() error {
+	await(t, "the guard is deleted", func() error {
 		return c.Apply(ctx, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "shop", Name: "web-east",
@@ -386,7 +386,7 @@ func TestHelm(t *testing.T) {
 		t.Errorf("the Deployment after uninstall: %v", err)
 	}
 	if _, err := c.CoreV1().Services("shop").Get(ctx, "web-east", metav1.GetOptions{}); err != nil {
-		t.Errorf("what the gateway has written: %v", err)
+		t.Errorf("the objects written by Isthmus: %v", err)
 	}
 	if _, err := c.Discovery().ServerResourcesForGroupVersion("multicluster.x-k8s.io/v1beta1"); err != nil {
 		t.Errorf("the definitions of the MCS-API after uninstall: %v", err)
@@ -397,7 +397,7 @@ func TestHelm(t *testing.T) {
 	must(t, err)
 	// This ClusterRole was created by kubectl.
 	if i := slices.IndexFunc(left.Items, func(r rbacv1.ClusterRole) bool { return r.Name != "isthmus" }); i >= 0 {
-		t.Errorf("uninstall leaves ClusterRole %s", left.Items[i].Name)
+		t.Errorf("uninstall does not delete ClusterRole %s", left.Items[i].Name)
 	}
 }
 
@@ -431,7 +431,7 @@ func TestHelmTest(t *testing.T) {
 		return nil
 	})
 	if err := h.test(t, c, g); err == nil || !strings.Contains(err.Error(), "isthmus-check") {
-		t.Errorf("with a dead link: %v", err)
+		t.Errorf("with an unreachable link: %v", err)
 	}
 }
 
@@ -454,7 +454,7 @@ func runTestPod(ctx context.Context, c *kube.Client, g *harness.Replica) error {
 	err := harness.Poll(ctx, time.Minute, 50*time.Millisecond, func() (err error) {
 		made, err = c.CoreV1().Pods("linkerd").Get(ctx, "isthmus-check", metav1.GetOptions{})
 		if err == nil && made.Status.Phase != corev1.PodPending {
-			err = fmt.Errorf("the Pod is of an earlier test: %s", made.Status.Phase)
+			err = fmt.Errorf("the Pod belongs to an earlier test: %s", made.Status.Phase)
 		}
 		return err
 	})
@@ -468,7 +468,7 @@ func runTestPod(ctx context.Context, c *kube.Client, g *harness.Replica) error {
 	args := slices.Clone(made.Spec.Containers[0].Args)
 	at := slices.Index(args, "--admin=isthmus.linkerd.svc.cluster.local:9996")
 	if at < 0 {
-		return fmt.Errorf("the Pod does not ask the release's Service: %q", args)
+		return fmt.Errorf("the Pod does not use the release's Service: %q", args)
 	}
 	args[at] = "--admin=" + g.MetricsAddr()
 	made.Status.Phase = corev1.PodSucceeded
@@ -528,6 +528,6 @@ func TestHelmPostRenderer(t *testing.T) {
 	}
 	h.run(t, "rollback", "linkerd-control-plane", "1", "-n", "linkerd")
 	if got := image(); got != linkerds {
-		t.Errorf("rolled back: %s, not %s", got, linkerds)
+		t.Errorf("rolled back: %s, want %s", got, linkerds)
 	}
 }

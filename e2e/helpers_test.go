@@ -62,7 +62,7 @@ func ready(p adminapi.Clusters, name string) error {
 		}
 	}
 	if !found {
-		return fmt.Errorf("cluster %s is not there: %+v", name, all)
+		return fmt.Errorf("cluster %s is missing: %+v", name, all)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 
 //go:generate go test -run ^TestIndex$ . -update
 
-var update = flag.Bool("update", false, "write files anew that follow from others")
+var update = flag.Bool("update", false, "rewrite generated files")
 
 // TestIndex checks that testdata/README.md lists the cases and Go tests that prove each behavior,
 // and that every behavior has a proof. The lists come from the IDs in cases and Go tests. make
@@ -44,7 +44,7 @@ func TestIndex(t *testing.T) {
 	if *update {
 		must(t, os.WriteFile(path, []byte(fresh), 0o644))
 	} else if fresh != string(text) {
-		t.Error("testdata/README.md does not follow from the cases and tests: run make generate")
+		t.Error("testdata/README.md is out of date: run make generate")
 	}
 }
 
@@ -162,10 +162,10 @@ func (x *index) checkRows(peer, own map[string]int) {
 	for _, id := range x.ids {
 		g := group(id)
 		if count[g]++; id != fmt.Sprintf("%s-%02d", g, count[g]) {
-			x.complain("row %s is number %d of its group", id, count[g])
+			x.complain("row %s has number %d in its group", id, count[g])
 		}
 		if len(x.proofs[id]) == 0 {
-			x.complain("nothing proves %s", id)
+			x.complain("no case or test proves %s", id)
 		}
 	}
 	for g, n := range count {
@@ -174,7 +174,7 @@ func (x *index) checkRows(peer, own map[string]int) {
 		}
 	}
 	if want := len(peer) + len(own); len(count) != want {
-		x.complain("there are %d groups of behaviours, not %d: %v", len(count), want, slices.Sorted(maps.Keys(count)))
+		x.complain("%d groups of behaviors, want %d: %v", len(count), want, slices.Sorted(maps.Keys(count)))
 	}
 }
 

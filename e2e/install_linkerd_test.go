@@ -118,14 +118,14 @@ func TestLinkerdPatch(t *testing.T) {
 func sameObjects(t *testing.T, what string, got, want []*unstructured.Unstructured) {
 	t.Helper()
 	if len(got) != len(want) {
-		t.Errorf("%s: %d objects, not %d", what, len(got), len(want))
+		t.Errorf("%s: %d objects, want %d", what, len(got), len(want))
 	}
 	for _, w := range want {
 		i := slices.IndexFunc(got, func(g *unstructured.Unstructured) bool {
 			return g.GetKind() == w.GetKind() && g.GetName() == w.GetName()
 		})
 		if i < 0 {
-			t.Errorf("%s: there is no %s %s", what, w.GetKind(), w.GetName())
+			t.Errorf("%s: no %s %s", what, w.GetKind(), w.GetName())
 			continue
 		}
 		for _, d := range differences("", got[i].Object, w.Object) {
@@ -149,14 +149,14 @@ func differences(path string, got, want any) (list []string) {
 	case []any:
 		g, _ := got.([]any)
 		if len(g) != len(w) {
-			return []string{fmt.Sprintf("%s has %d elements, not %d", path, len(g), len(w))}
+			return []string{fmt.Sprintf("%s has %d elements, want %d", path, len(g), len(w))}
 		}
 		for i := range w {
 			list = append(list, differences(fmt.Sprintf("%s[%d]", path, i), g[i], w[i])...)
 		}
 	default:
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			list = append(list, fmt.Sprintf("%s is %v, not %v", path, got, want))
+			list = append(list, fmt.Sprintf("%s is %v, want %v", path, got, want))
 		}
 	}
 	return list

@@ -29,11 +29,11 @@ func readInstall(t *testing.T) installed {
 	t.Helper()
 	blocks := readCommands(t, "Install")
 	if len(blocks) != 2 || len(blocks[0]) != 3 || len(blocks[1]) != 3 {
-		t.Fatalf("not three commands for each way, the last one back: %q", blocks)
+		t.Fatalf("want three commands for each way, with the way back last: %q", blocks)
 	}
 	found := regexp.MustCompile(`^make image IMAGE=(\S+) && docker push (\S+)$`).FindStringSubmatch(blocks[0][0])
 	if found == nil || found[1] != found[2] {
-		t.Fatalf("the first command does not push the image that it makes: %q", blocks[0][0])
+		t.Fatalf("the first command does not push the image that it builds: %q", blocks[0][0])
 	}
 	return installed{found[1], blocks[0][1:], blocks[1][:2], blocks[1][2]}
 }
@@ -64,11 +64,11 @@ func TestInstallAsDocumented(t *testing.T) {
 		again,
 		"deployment.apps/isthmus unchanged\n",
 	) {
-		t.Errorf("the second time, the Pods are replaced:\n%s", again)
+		t.Errorf("applying the manifests again replaces the Pods:\n%s", again)
 	}
 	d := deploymentNamed(t, west, "isthmus")
 	if image := d.Spec.Template.Spec.Containers[0].Image; image != readme.image {
-		t.Errorf("the image is %s, not %s", image, readme.image)
+		t.Errorf("the image is %s, want %s", image, readme.image)
 	}
 	await(t, "a Pod is admitted", func() error { return podsMade(t, west, d) })
 	t.Run("admitted", func(t *testing.T) { checkAdmitted(t, west, d) })
@@ -150,7 +150,7 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 	await(t, "Isthmus is the second revision", func() error { return revisions(t, west, 2) })
 	if out, err := shell(t, server, readme.inLinkerd[1]+" --timeout=1s"); err == nil ||
 		!strings.Contains(out, "Waiting for deployment \"linkerd-destination\" rollout to finish") {
-		t.Errorf("nothing runs here, and %s does not wait: %v\n%s", readme.inLinkerd[1], err, out)
+		t.Errorf("no Pod runs, but %s does not wait: %v\n%s", readme.inLinkerd[1], err, out)
 	}
 	checkCacheRights(t, server)
 	must(t, east.Apply(ctx, kube.Namespace("linkerd-multicluster")))
@@ -169,7 +169,7 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 	memory, err := harness.ReadMemory(g.Pid())
 	must(t, err)
 	if limit := uint64(destination(d).Resources.Limits.Memory().Value()); memory.RSS > limit/2 {
-		t.Errorf("it takes %d MiB of the %d MiB that it has before there is any load", memory.RSS>>20, limit>>20)
+		t.Errorf("without load, the replica uses %d MiB of %d MiB", memory.RSS>>20, limit>>20)
 	}
 
 	mustShell(t, server, readme.back)
@@ -189,7 +189,7 @@ func checkCacheRights(t *testing.T, server *harness.Cluster) {
 			out, _ := shell(t, server, "kubectl auth can-i "+verb+" configmaps -n linkerd"+
 				" --as=system:serviceaccount:linkerd:linkerd-destination")
 			if got := strings.TrimSpace(out); got != want {
-				t.Errorf("%s ConfigMaps: %q, not %q", verb, got, want)
+				t.Errorf("%s ConfigMaps: %q, want %q", verb, got, want)
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func checkCacheRights(t *testing.T, server *harness.Cluster) {
 func revisions(t *testing.T, c *kube.Client, n int) error {
 	list, err := c.AppsV1().ReplicaSets("linkerd").List(t.Context(), metav1.ListOptions{})
 	if err == nil && len(list.Items) != n {
-		err = fmt.Errorf("there are %d ReplicaSets", len(list.Items))
+		err = fmt.Errorf("%d ReplicaSets exist", len(list.Items))
 	}
 	return err
 }

@@ -113,7 +113,7 @@ func awaitShop(t *testing.T, s *proxy.Stream, ips ...string) {
 	}
 	await(t, "the proxy has the endpoints", func() error {
 		if got := s.Snapshot().Get.Addrs(); !slices.Equal(got, want) {
-			return fmt.Errorf("it has %v, not %v", got, want)
+			return fmt.Errorf("the proxy has %v, want %v", got, want)
 		}
 		return nil
 	})
@@ -178,7 +178,7 @@ func checkAdmitted(t *testing.T, c *kube.Client, d *appsv1.Deployment) {
 	} {
 		if err := create(name, change); !apierrors.IsForbidden(err) ||
 			!strings.Contains(err.Error(), "violates PodSecurity") {
-			t.Errorf("Pod %s is not refused by Pod security: %v", name, err)
+			t.Errorf("Pod security does not reject Pod %s: %v", name, err)
 		}
 	}
 }
@@ -198,12 +198,12 @@ func checkSelected(t *testing.T, objects []*unstructured.Unstructured, template 
 		selectors[fmt.Sprintf("spread %d", i)] = template.Spec.TopologySpreadConstraints[i].LabelSelector
 	}
 	if len(selectors) != 6 {
-		t.Errorf("%d selectors, of which six are expected", len(selectors))
+		t.Errorf("%d selectors, want six", len(selectors))
 	}
 	for name, s := range selectors {
 		selector, err := metav1.LabelSelectorAsSelector(s)
 		if err != nil || selector.Empty() || !selector.Matches(labels.Set(template.Labels)) {
-			t.Errorf("%s selects %v, which is not %v: %v", name, selector, template.Labels, err)
+			t.Errorf("%s selects %v, want %v: %v", name, selector, template.Labels, err)
 		}
 	}
 	c := template.Spec.Containers[0]
@@ -273,7 +273,7 @@ func TestHungIsKilledSoon(t *testing.T) {
 	p := find[appsv1.Deployment](t, build(t, manifest(t, "install")), "Deployment", "isthmus").Spec.Template.Spec
 	if grace := p.Containers[0].LivenessProbe.TerminationGracePeriodSeconds; grace == nil || *grace > 10 ||
 		*grace >= *p.TerminationGracePeriodSeconds {
-		t.Errorf("the liveness probe has no grace of its own of 10 s at most")
+		t.Errorf("the liveness probe has no grace period of at most 10 s")
 	}
 }
 
@@ -282,7 +282,7 @@ func preStop(c corev1.Container) (time.Duration, error) {
 	case c.Lifecycle == nil || c.Lifecycle.PreStop == nil:
 		return 0, nil
 	case c.Lifecycle.PreStop.Sleep == nil:
-		return 0, fmt.Errorf("container %s: how long does its preStop hook take?", c.Name)
+		return 0, fmt.Errorf("container %s: the duration of its preStop hook is unknown", c.Name)
 	}
 	return time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second, nil
 }
@@ -316,10 +316,10 @@ func TestMemory(t *testing.T) {
 		"isthmus",
 	).Spec.Template.Spec.Containers[0]
 	if limit := c.Resources.Limits.Memory(); limit.Value() < 256<<20 || c.Resources.Requests.Memory().Cmp(*limit) > 0 {
-		t.Errorf("of memory %v are requested and %v the limit", c.Resources.Requests.Memory(), limit)
+		t.Errorf("the memory request is %v and the limit is %v", c.Resources.Requests.Memory(), limit)
 	}
 	if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" || e.Name == "GOGC" }) {
-		t.Error("GOMEMLIMIT or GOGC is set: the gateway knows better")
+		t.Error("GOMEMLIMIT or GOGC is set")
 	}
 	// Isthmus does not detect a limit that is resized in place. GOMEMLIMIT, --cluster-memory and
 	// --view-memory keep their initial values.
@@ -327,10 +327,10 @@ func TestMemory(t *testing.T) {
 		c.ResizePolicy,
 		corev1.ContainerResizePolicy{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer},
 	) {
-		t.Errorf("a resize of memory in place does not restart the container: %v", c.ResizePolicy)
+		t.Errorf("an in-place resize of memory does not restart the container: %v", c.ResizePolicy)
 	}
 	if _, limited := c.Resources.Limits[corev1.ResourceCPU]; limited || c.Resources.Requests.Cpu().IsZero() {
-		t.Error("CPU is limited, or none requested")
+		t.Error("there is a CPU limit or no CPU request")
 	}
 }
 
@@ -344,7 +344,7 @@ func checkProbes(t *testing.T, c corev1.Container, g *harness.Replica) {
 	for port, flag := range map[int32]string{8086: "addr", 9996: "metrics-addr"} {
 		if !regexp.MustCompile(fmt.Sprintf(`(?s)\n +--%s .*?\(default\s+":%d"\)`, flag, port)).MatchString(help) ||
 			!slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == port }) {
-			t.Errorf("port %d is not the default of --%s, or not the container's", port, flag)
+			t.Errorf("port %d is not the default of --%s, or not a port of the container", port, flag)
 		}
 	}
 }
@@ -474,23 +474,23 @@ func TestInstallBeforeLinkerd(t *testing.T) {
 	d := find[appsv1.Deployment](t, build(t, dir), "Deployment", "isthmus")
 	g := startPod(t, server, west, podOf(d, "isthmus-0"))
 	awaitShop(t, openShop(t, g), "10.82.1.1")
-	await(t, "the page shows what is missing", func() error {
+	await(t, "the page shows the missing resources", func() error {
 		return missing(t, g, "externalworkloads", "servers", "serviceprofiles")
 	})
 	for _, o := range removed {
 		must(t, west.Apply(ctx, o))
 	}
-	await(t, "nothing is missing now", func() error { return missing(t, g) })
+	await(t, "no resource is missing", func() error { return missing(t, g) })
 	west = client(t, server) // a new client that discovers the CRDs
 	must(t, west.Apply(ctx, kube.OpaqueServer("shop", "web", "web", kube.Port)))
-	await(t, "a Server is followed", func() error {
+	await(t, "Servers are watched", func() error {
 		page, err := harness.ReadClusters(ctx, g.MetricsAddr())
 		if err != nil {
 			return err
 		}
 		i := slices.IndexFunc(page.Local.Resources, func(r adminapi.Resource) bool { return r.Resource == "servers" })
 		if i < 0 || page.Local.Resources[i].Objects != 1 {
-			return fmt.Errorf("the own cluster has %+v", page.Local.Resources)
+			return fmt.Errorf("the local cluster has %+v", page.Local.Resources)
 		}
 		return nil
 	})
@@ -505,7 +505,7 @@ func missing(t *testing.T, g *harness.Replica, resources ...string) error {
 		return err
 	}
 	if page.Local.State != "ready" {
-		return fmt.Errorf("the own cluster is %s", page.Local.State)
+		return fmt.Errorf("the local cluster is %s", page.Local.State)
 	}
 	var names []string
 	for _, r := range page.Local.Resources {
@@ -540,7 +540,7 @@ func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Un
 		}})
 	}
 	if len(removed) != 4 {
-		t.Fatalf("%d definitions, of which four are expected", len(removed))
+		t.Fatalf("%d CRDs, want four", len(removed))
 	}
 	// If an API server cannot immediately check for remaining objects ("storage is
 	// (re)initializing"), its next attempt may be minutes later. A change to the CRD triggers a new
@@ -565,7 +565,7 @@ func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Un
 				return err
 			}
 		}
-		return fmt.Errorf("definition %s is still there: %v", list.Items[0].GetName(), list.Items[0].Object["status"])
+		return fmt.Errorf("CRD %s still exists: %v", list.Items[0].GetName(), list.Items[0].Object["status"])
 	})
 	must(t, err)
 	for _, version := range []string{
@@ -573,9 +573,9 @@ func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Un
 		"policy.linkerd.io/v1beta3",
 		"workload.linkerd.io/v1beta1",
 	} {
-		await(t, version+" is gone", func() error {
+		await(t, version+" is deleted", func() error {
 			if _, err := c.Discovery().ServerResourcesForGroupVersion(version); !apierrors.IsNotFound(err) {
-				return errors.Join(errors.New("it is there"), err)
+				return errors.Join(errors.New("it still exists"), err)
 			}
 			return nil
 		})

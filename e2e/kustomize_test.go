@@ -99,7 +99,7 @@ func named(t *testing.T, objects []*unstructured.Unstructured, kind, name string
 		func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name },
 	)
 	if i < 0 {
-		t.Fatalf("there is no %s %s", kind, name)
+		t.Fatalf("no %s %s", kind, name)
 	}
 	return objects[i]
 }
@@ -163,7 +163,7 @@ func TestKustomizations(t *testing.T) {
 		"install/policy", "k3d/federated", "k3d/shop", "link", "link/names", "linkerd/cache",
 		"linkerd", "linkerd/policy", "monitoring",
 	}; !slices.Equal(found, want) {
-		t.Errorf("kustomizations in %q, not in %q: these are what other tests apply", found, want)
+		t.Errorf("kustomizations in %q, want %q, which other tests apply", found, want)
 	}
 }
 
@@ -214,7 +214,7 @@ func secretToken(t *testing.T, c *kube.Client, namespace, name string) (token st
 	await(t, "Secret "+name+" has a token", func() error {
 		s, err := c.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err == nil && len(s.Data["token"]) == 0 {
-			err = fmt.Errorf("its data is %d keys", len(s.Data))
+			err = fmt.Errorf("the Secret has %d keys", len(s.Data))
 		}
 		if err == nil {
 			token = string(s.Data["token"])

@@ -175,7 +175,7 @@ func awaitState(t *testing.T, s *proxy.Stream, what string, holds func(proxy.Sna
 			return nil
 		}
 		if now.Phase != proxy.Open {
-			t.Fatalf("waiting for %s: the stream has ended: %v", what, now.Err)
+			t.Fatalf("waiting for %s: the stream ended: %v", what, now.Err)
 		}
 		return fmt.Errorf("%s: %d endpoints, %v", what, now.Get.Len(), s.Recent())
 	}))
@@ -255,12 +255,12 @@ func TestLargeSet(t *testing.T) {
 		l.awaitAll(s)
 		lost := l.reconnect(s)
 		if n <= 15_000 && len(lost) > 0 {
-			t.Errorf("a proxy with %d endpoints that reconnects loses %d, those of %v", n, len(lost), l.count(lost))
+			t.Errorf("a reconnecting proxy with %d endpoints loses %d, those of %v", n, len(lost), l.count(lost))
 		}
 		if n > 15_000 {
 			l.fair(lost)
 			if again := l.reconnect(s); !slices.Equal(again, lost) {
-				t.Errorf("after the second restart other endpoints are lost: %d, before %d", len(again), len(lost))
+				t.Errorf("after the second restart, other endpoints are lost: %d, previously %d", len(again), len(lost))
 			}
 		}
 	}
@@ -286,7 +286,7 @@ func (l *large) open(s *proxy.Stream) {
 	l.messages = status.Messages
 	in := len(status.First.Addrs)
 	l.t.Logf(
-		"%d endpoints came as messages of %d bytes, the first with %d endpoints after %v, all after %v; %d bytes for "+
+		"%d endpoints in messages of %d bytes, the first with %d endpoints after %v, all after %v; %d bytes for "+
 			"each endpoint",
 		len(l.addrs),
 		sizes,
@@ -297,7 +297,7 @@ func (l *large) open(s *proxy.Stream) {
 	)
 	for i, size := range sizes {
 		if size > maxMessage || i < len(sizes)-1 && size < maxMessage-1024 {
-			l.t.Errorf("message %d has %d bytes: too many, or too few for one that is not the last", i, size)
+			l.t.Errorf("message %d has %d bytes: too many, or too few before the last message", i, size)
 		}
 	}
 	for _, m := range s.Recent()[max(0, len(s.Recent())-len(sizes)):] {
@@ -323,7 +323,7 @@ func (l *large) reconnect(s *proxy.Stream) []netip.AddrPort {
 	awaitEnd(l.t, s)
 	l.open(s)
 	lost := s.Lost()
-	l.t.Logf("%d endpoints: %d dropped at the reconnect", len(l.addrs), len(lost))
+	l.t.Logf("%d endpoints: %d lost at the reconnect", len(l.addrs), len(lost))
 	return lost
 }
 
@@ -334,7 +334,7 @@ func (l *large) fair(lost []netip.AddrPort) {
 	all, gone := l.count(l.addrs), l.count(lost)
 	const due = 21_221 // of 40,000; depends slightly on the lengths of addresses and names
 	if len(lost) < due*97/100 || len(lost) > due*103/100 {
-		l.t.Errorf("%d of %d endpoints are lost, not about %d", len(lost), len(l.addrs), due)
+		l.t.Errorf("%d of %d endpoints are lost, want about %d", len(lost), len(l.addrs), due)
 	}
 	for where, n := range all {
 		due := n * len(lost) / len(l.addrs)
@@ -374,7 +374,7 @@ func (l *large) flip(s *proxy.Stream, where string) {
 		l.messages++ // an additional message fails the next step at the latest
 		if n := s.Status().Messages; n != l.messages || len(sizes) != 1 || sizes[0] > x.most || last.Kind != x.kind ||
 			!slices.Equal(last.Addrs, []netip.AddrPort{flipped}) {
-			l.t.Errorf("%s: %d messages, not %d; of %d bytes, the last is %v", where, n, l.messages, sizes, last)
+			l.t.Errorf("%s: %d messages, want %d; of %d bytes, the last is %v", where, n, l.messages, sizes, last)
 		}
 	}
 	l.small[where] = slice
@@ -400,7 +400,7 @@ func TestLargeServiceProfiles(t *testing.T) {
 	p.write("large", manyRoutes(routes, "first"))
 	awaitState(t, large, "all routes", func(now proxy.Snapshot) bool { return firstRoute(now, routes) == "first" })
 	if sizes := p.sizes.take(); sizes[len(sizes)-1] < 1<<20 {
-		t.Errorf("messages of %d bytes: too small a profile to prove anything", sizes)
+		t.Errorf("messages of %d bytes: the profile is too small for the test", sizes)
 	}
 
 	other := p.subscribe("other")

@@ -83,7 +83,7 @@ func (w *linked) ok(t *testing.T, command string, want ...string) verbRun {
 	r := w.try(t, command)
 	if r.code != 0 {
 		t.Fatalf(
-			"isthmus %s: exit code %d\n%s%s\nthe gateway's log:\n%s",
+			"isthmus %s: exit code %d\n%s%s\nthe replica's log:\n%s",
 			command,
 			r.code,
 			r.stdout,
@@ -101,11 +101,11 @@ func (w *linked) refused(t *testing.T, code int, command string, want ...string)
 	before := w.versions(t)
 	r := w.try(t, command)
 	if r.code != code {
-		t.Errorf("isthmus %s: exit code %d, not %d\n%s%s", command, r.code, code, r.stdout, r.stderr)
+		t.Errorf("isthmus %s: exit code %d, want %d\n%s%s", command, r.code, code, r.stdout, r.stderr)
 	}
 	expectLines(t, command, r.stdout+r.stderr, want)
 	if after := w.versions(t); after != before {
-		t.Errorf("isthmus %s has changed\n%s\ninto\n%s", command, before, after)
+		t.Errorf("isthmus %s changed\n%s\nto\n%s", command, before, after)
 	}
 }
 
@@ -170,9 +170,9 @@ func (w *linked) moves(t *testing.T) {
 	t.Helper()
 	east := w.pods["east"]
 	w.offer(t, "east", east[0])
-	w.expect(t, "one of east has left", slices.Concat(w.pods["west"], east[:1]))
+	w.expect(t, "an endpoint in east is removed", slices.Concat(w.pods["west"], east[:1]))
 	w.offer(t, "east", east...)
-	w.expect(t, "it is back", slices.Concat(w.pods["west"], east))
+	w.expect(t, "the endpoint is restored", slices.Concat(w.pods["west"], east))
 }
 
 // TestLinkVerbs links a cluster with one command and two contexts of a kubeconfig, and checks that
@@ -182,7 +182,7 @@ func TestLinkVerbs(t *testing.T) {
 	t.Parallel()
 	w := newLinked(t)
 	all := slices.Concat(w.pods["west"], w.pods["east"])
-	w.expect(t, "nothing is linked", w.pods["west"])
+	w.expect(t, "no cluster is linked", w.pods["west"])
 	w.refusals(t)
 
 	w.refused(t, 0, "link east --context east --apply --dry-run")
@@ -219,7 +219,7 @@ func (w *linked) halfway(t *testing.T) {
 			},
 		}},
 	))
-	await(t, "the API server refuses to grant more than the user has", func() error {
+	await(t, "the API server rejects permissions that the user lacks", func() error {
 		r := w.try(t, "link east --context nobody --apply")
 		if r.code != 1 ||
 			!strings.Contains(r.stderr, "you are not allowed to create ClusterRole isthmus-remote-access") ||
@@ -229,7 +229,7 @@ func (w *linked) halfway(t *testing.T) {
 		return nil
 	})
 	if !strings.Contains(w.try(t, "link east --context east --apply --dry-run").stdout, "would create ClusterRole") {
-		t.Error("a ClusterRole is left")
+		t.Error("a ClusterRole still exists")
 	}
 }
 
@@ -253,10 +253,10 @@ func (w *linked) failures(t *testing.T) {
 			r.stderr,
 			"the link was written, and older tokens stay valid, but it may not work: 127.0.0.1:1: ",
 		) {
-		t.Errorf("without a gateway: %+v", r)
+		t.Errorf("without a replica: %+v", r)
 	}
 	if err := w.clients["east"].Refuses(t.Context(), before); err == nil || len(w.tokens(t)) != 2 {
-		t.Errorf("the token before has ended; tokens %v", w.tokens(t))
+		t.Errorf("the previous token was revoked; tokens %v", w.tokens(t))
 	}
 	w.moves(t)
 	w.ok(t, "link east --context east --apply", "deleted token Secret linkerd-multicluster/")
@@ -288,10 +288,10 @@ func (w *linked) rotations(t *testing.T) {
 		s, now := w.secret(t)
 		if now == before || s.Labels["team"] != "shop" || s.Annotations["isthmus.io/region"] != "eu-2" ||
 			s.Annotations["isthmus.io/cordon"] != "false" {
-			t.Errorf("after a rotation: the same token: %v, %v, %v", now == before, s.Labels, s.Annotations)
+			t.Errorf("after a rotation: same token: %v, %v, %v", now == before, s.Labels, s.Annotations)
 		}
 		w.dead(t, before)
-		w.expect(t, "the token is another one", all)
+		w.expect(t, "the token has changed", all)
 		w.moves(t)
 	}
 	_, before := w.secret(t)
@@ -303,14 +303,14 @@ func (w *linked) rotations(t *testing.T) {
 	}
 	must(t, w.clients["west"].Apply(t.Context(), &printed))
 	if _, now := w.secret(t); now == before {
-		t.Error("the printed Secret has the token that the link had")
+		t.Error("the printed Secret contains the previous token of the link")
 	}
 	w.ok(t, "link east --context east --apply --wait=false", "deleted token Secret")
 	w.ok(t, "link east --context east --apply", "deleted token Secret")
 	w.dead(t, before)
 	w.moves(t)
 	if tokens := w.tokens(t); len(tokens) != 1 {
-		t.Errorf("tokens %v are left", tokens)
+		t.Errorf("tokens %v still exist", tokens)
 	}
 }
 
@@ -364,7 +364,7 @@ func (w *linked) secondLink(t *testing.T) {
 		"deleted link Secret other/cluster-credentials-east",
 		"kept ServiceAccount linkerd-multicluster/isthmus-remote-access")
 	if after := w.tokens(t); !slices.Equal(after, before) {
-		t.Errorf("the token Secrets were %q, and are %q", before, after)
+		t.Errorf("the token Secrets were %q and are now %q", before, after)
 	}
 	w.moves(t)
 }
@@ -387,7 +387,7 @@ func (w *linked) linkedByHand(t *testing.T) {
 			"because another link may use the account's 1 other token: Secret by-hand")
 	w.expect(t, "east is unlinked", w.pods["west"])
 	if err := east.Refuses(t.Context(), token); err == nil {
-		t.Error("the token that was made by hand is dead")
+		t.Error("the manually created token was revoked")
 	}
 	must(t, east.CoreV1().Secrets("linkerd-multicluster").Delete(t.Context(), "by-hand", metav1.DeleteOptions{}))
 	w.ok(t, "link east --context east --apply")
@@ -411,7 +411,7 @@ func (w *linked) revoked(t *testing.T) {
 		Get(t.Context(), "isthmus-remote-access", metav1.GetOptions{})
 	if tokens := w.tokens(t); !apierrors.IsNotFound(err) || len(tokens) > 0 ||
 		strings.Contains(w.versions(t), "ClusterRole") {
-		t.Errorf("left: %v, %v, %s", err, tokens, w.versions(t))
+		t.Errorf("remaining: %v, %v, %s", err, tokens, w.versions(t))
 	}
 }
 
@@ -447,7 +447,7 @@ func (w *linked) rights(t *testing.T) {
 	must(t, east.Apply(t.Context(), role, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "some"},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "shop", Name: "nobody"}}}))
-	await(t, "the role takes effect", func() error {
+	await(t, "the role is in effect", func() error {
 		if r := w.try(t, "link east --context nobody --apply"); !strings.Contains(r.stderr, "create clusterroles") {
 			return fmt.Errorf("%+v", r)
 		}

@@ -27,7 +27,7 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-var listPods = flag.Int("list-pods", 0, "measure what lists of that many Pods cost an API server")
+var listPods = flag.Int("list-pods", 0, "measure the cost of lists of this `number` of Pods for an API server")
 
 const (
 	listNamespace = "listed"
@@ -195,7 +195,7 @@ func awaitIdle(t *testing.T, c *harness.Cluster) {
 			return err
 		}
 		if used := last - before; used > 100*time.Millisecond || time.Since(began) < 8*time.Second {
-			return fmt.Errorf("it has used %v of a processor", used)
+			return fmt.Errorf("the control plane used %v of a processor", used)
 		}
 		return nil
 	})

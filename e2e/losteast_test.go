@@ -236,7 +236,7 @@ func (l *lostEast) replaceFirst(t *testing.T, text string, args ...string) {
 	must(t, l.replicas[0].Restart(t.Context(), args...))
 	await(t, fmt.Sprintf("the replica logs %q", text), func() error {
 		if logged() == before {
-			return errors.New("it has not logged the text since it started")
+			return errors.New("the replica has not logged the text since its start")
 		}
 		return nil
 	})
@@ -260,7 +260,7 @@ func (l *lostEast) setCacheVerbs(t *testing.T, verbs ...string) {
 
 func (l *lostEast) awaitForbidden(t *testing.T) {
 	t.Helper()
-	await(t, "the permission is gone", func() error {
+	await(t, "the permission is removed", func() error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:linkerd:isthmus",
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -287,7 +287,7 @@ func (l *lostEast) awaitRewritten(t *testing.T, before map[string][]string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("generations %v, and before %v", now, before)
+		return fmt.Errorf("generations %v, previously %v", now, before)
 	}))
 }
 
@@ -478,7 +478,7 @@ func (l *lostEast) expectOneStep(t *testing.T) {
 	t.Helper()
 	for i, one := range l.proxies {
 		if left, joined, err := one.Stream().Parts(); err != nil || left != 1 || joined != 1 {
-			t.Errorf("proxy %d: endpoints have left in %d messages, and joined in %d: %v", i, left, joined, err)
+			t.Errorf("proxy %d: endpoints were removed in %d messages and added in %d: %v", i, left, joined, err)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestFirstBuild(t *testing.T) {
 	before := firstBuild(t, cache)
 	for _, part := range []string{"Kubernetes API server and etcd", "once", "minutes"} {
 		if !strings.Contains(before, part) {
-			t.Errorf("with an empty build cache make printed %q, without %q", before, part)
+			t.Errorf("with an empty build cache, make printed %q, want %q", before, part)
 		}
 	}
 
@@ -29,7 +29,7 @@ func TestFirstBuild(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if after := firstBuild(t, cache); after != "" {
-		t.Errorf("after the build make printed %q", after)
+		t.Errorf("after the build, make printed %q", after)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestAssets(t *testing.T) {
 		looks := strings.Index(out, "go run ./cmd/assets")
 		compiles := regexp.MustCompile(`go (build|vet|test) `).FindStringIndex(out)
 		if compiles == nil || looks < 0 || looks > compiles[0] {
-			t.Errorf("make %s compiles at %v and looks at the folder at %d of:\n%s", target, compiles, looks, out)
+			t.Errorf("make %s compiles at %v and checks the directory at %d of:\n%s", target, compiles, looks, out)
 		}
 		expectAssets(t, target, out)
 	}
@@ -95,7 +95,7 @@ func TestBuiltPrograms(t *testing.T) {
 		"nodes":            "-linkerd '" + controller + "'",
 	} {
 		if out := dryRun(t, target, "LINKERD_CONTROLLER=controller"); !strings.Contains(out, given) {
-			t.Errorf("make %s does not give the program:\n%s", target, out)
+			t.Errorf("make %s does not pass the program:\n%s", target, out)
 		}
 	}
 }
@@ -106,13 +106,13 @@ func expectAssets(t *testing.T, target, commands string) {
 	t.Helper()
 	if !strings.Contains(commands, "go run ./cmd/assets") ||
 		strings.Contains(commands, "compiling the Kubernetes API server") {
-		t.Errorf("make %s does not look at the folder:\n%s", target, commands)
+		t.Errorf("make %s does not check the directory:\n%s", target, commands)
 	}
 	controlplane := regexp.MustCompile(`cd e2e && .*(./cmd/controlplane|go vet|staticcheck|go test .*).*`)
 	for _, line := range controlplane.FindAllString(commands, -1) {
 		whole := strings.Contains(line, "./cmd/controlplane") || strings.Contains(line, "./...")
 		if whole && strings.Count(line, "-tags=assets") != max(1, strings.Count(line, "./...")) {
-			t.Errorf("make %s compiles the API server by %s", target, line)
+			t.Errorf("make %s compiles the API server with %s", target, line)
 		}
 	}
 }
@@ -140,14 +140,14 @@ func TestAssetsFolder(t *testing.T) {
 
 	program("kube-apiserver", "Kubernetes v1.37.1")
 	if out := look("KUBEBUILDER_ASSETS=" + dir); !strings.Contains(out, "has no etcd") {
-		t.Errorf("without etcd make printed:\n%s", out)
+		t.Errorf("without etcd, make printed:\n%s", out)
 	}
 	program("etcd", "etcd Version: 3.7.0")
 	want := "KUBEBUILDER_ASSETS: kube-apiserver 1.37.1 and etcd 3.7.0 of " + dir + "\n"
 	for _, path := range []string{dir, dir + "/", relative, relative + "/"} {
 		for _, out := range []string{look("KUBEBUILDER_ASSETS=" + path), look("", "KUBEBUILDER_ASSETS="+path)} {
 			if !strings.Contains(out, want) {
-				t.Errorf("with %q make printed:\n%s", path, out)
+				t.Errorf("with %q, make printed:\n%s", path, out)
 			}
 		}
 	}
@@ -240,7 +240,7 @@ func TestWorkflows(t *testing.T) {
 			var called []string
 			for _, step := range job.Steps {
 				if step.Uses != "" && !pinned.MatchString(step.Uses) {
-					t.Errorf("%s: %s is not named by its commit", file, step.Uses)
+					t.Errorf("%s: %s is not pinned to a commit", file, step.Uses)
 				}
 				for _, m := range makeCall.FindAllStringSubmatch(step.Run, -1) {
 					called = append(called, m[1])

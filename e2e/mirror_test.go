@@ -134,7 +134,7 @@ func (m *migration) start(link string) {
 	must(m.t, err)
 	m.mirrors[link] = func() error {
 		if !p.Running() {
-			return fmt.Errorf("Linkerd's service mirror of Link %q has ended: %w", link, p.Err())
+			return fmt.Errorf("Linkerd's service mirror of Link %q ended: %w", link, p.Err())
 		}
 		return p.Stop(20 * time.Second)
 	}
@@ -155,10 +155,10 @@ func (m *migration) stop(links ...string) {
 		free, err := leases.Get(m.t.Context(), mirrorLease(link), metav1.GetOptions{})
 		must(m.t, err)
 		if of := *held.Spec.HolderIdentity; of == "" || *free.Spec.HolderIdentity != "" {
-			m.t.Errorf("Lease %s was held by %q, and is not released: %+v", free.Name, of, free.Spec)
+			m.t.Errorf("Lease %s was held by %q and is not released: %+v", free.Name, of, free.Spec)
 		}
 		m.row(
-			"Linkerd's is stopped",
+			"Linkerd's service mirror is stopped",
 			free.Name,
 			"",
 			fmt.Sprintf("released; was held for %d s", *held.Spec.LeaseDurationSeconds),
@@ -204,12 +204,12 @@ func (m *migration) written(stage, by, members string, names ...string) {
 			if s, ok := now[name]; ok == goes || ok && writtenBy(s) != by {
 				err = errors.Join(
 					err,
-					fmt.Errorf("%s is not written by %s, or not gone: %v %v", name, by, s.Labels, s.Annotations),
+					fmt.Errorf("%s is not written by %s, or not deleted: %v %v", name, by, s.Labels, s.Annotations),
 				)
 			}
 		}
 		if got := membersOf(now["web-federated"]); members != "" && got != members {
-			err = errors.Join(err, fmt.Errorf("web-federated has %s, not %s", got, members))
+			err = errors.Join(err, fmt.Errorf("web-federated has %s, want %s", got, members))
 		}
 		return err
 	})
@@ -239,7 +239,7 @@ func (m *migration) record(stage string, now map[string]corev1.Service, changed 
 		case s.UID != before.UID || s.Spec.ClusterIP != before.Spec.ClusterIP:
 			since = "ANOTHER OBJECT"
 			m.t.Errorf(
-				"%s: %s is another one: UID %s, IP %s, not %s, %s",
+				"%s: %s was recreated: UID %s, IP %s, previously %s, %s",
 				stage,
 				name,
 				s.UID,
@@ -276,7 +276,7 @@ func (m *migration) same(by string) {
 	text, err := json.MarshalIndent(all, "", " ")
 	must(m.t, err)
 	if first, ok := m.states[by]; ok && first != string(text) {
-		m.t.Errorf("what %s wrote this time is not what it wrote first:\n%s\nfirst:\n%s", by, text, first)
+		m.t.Errorf("%s wrote other Services than the first time:\n%s\nfirst:\n%s", by, text, first)
 	} else if !ok {
 		m.states[by] = string(text)
 	}
@@ -552,7 +552,7 @@ func TestMirrorMigration(t *testing.T) {
 	m := newMigration(t)
 	defer func() {
 		_ = m.table.Flush()
-		t.Logf("\n%s\nLinkerd's wrote:\n%s", m.text.String(), m.states["linkerd"])
+		t.Logf("\n%s\nLinkerd's service mirror wrote:\n%s", m.text.String(), m.states["linkerd"])
 	}()
 	// The steps are separate because of errors in Linkerd's service mirror. It forgets a member
 	// that becomes a mirror too or that joins at the same time as another. It deletes a mirror in
@@ -573,7 +573,7 @@ func TestMirrorMigration(t *testing.T) {
 	m.written("another cluster is linked", "linkerd", "web,web@east,web@north", "web-federated")
 	m.stop("north")
 	m.unlink("north") // Linkerd's service mirror leaves the member of north
-	m.record("and unlinked", m.look())
+	m.record("the cluster is unlinked", m.look())
 
 	reader := startGateway(t, harness.ReplicaConfig{
 		Kubeconfig: gatewayKubeconfig(t, m.west),
@@ -593,7 +593,7 @@ func TestMirrorMigration(t *testing.T) {
 	m.start("")
 	m.start("east")
 	sleep(t, 16*time.Second) // Isthmus would adopt Services without a mirror after this time
-	m.record("the gateway beside them, and a restart of theirs", m.look())
+	m.record("with Isthmus, after a restart of Linkerd's mirrors", m.look())
 	m.settles(g, "left to linkerd")
 
 	for round := range 3 {
@@ -608,7 +608,7 @@ func TestMirrorMigration(t *testing.T) {
 			) // no service mirror sees this deletion
 			m.written(stage("Linkerd's mirror of east is stopped"), "isthmus", "", mirrors...)
 			m.stop("")
-			m.written(stage("and the local one"), "isthmus", "web,web@east", "web-federated")
+			m.written(stage("Linkerd's local mirror is stopped"), "isthmus", "web,web@east", "web-federated")
 			mirrors = append(mirrors, "-late-east") // Linkerd's service mirror will delete it
 		} else {
 			m.stop("east", "")
@@ -626,11 +626,11 @@ func TestMirrorMigration(t *testing.T) {
 		// The way back migrates one link after the other.
 		must(t, g.Restart(t.Context(), "-exports=off"))
 		m.start("east")
-		m.written(stage("handed back, east first"), "linkerd", "web,web@east", mirrors...)
+		m.written(stage("Linkerd's mirror of east is started"), "linkerd", "web,web@east", mirrors...)
 		m.start("")
-		m.written(stage("and the local one"), "linkerd", "web,web@east", "web-federated")
+		m.written(stage("Linkerd's local mirror is started"), "linkerd", "web,web@east", "web-federated")
 		m.same("linkerd")
-		m.undisturbed(stage("handed back"), all)
+		m.undisturbed(stage("migrated back"), all)
 		if round < 2 {
 			must(t, g.Restart(t.Context(), "-exports=on"))
 			awaitReady(t, g, "east")
@@ -662,7 +662,7 @@ func (m *migration) unlink(link string) {
 // settles waits until all exports that can be written have the state, and no changes are pending.
 func (m *migration) settles(g *harness.Replica, state string) {
 	m.t.Helper()
-	await(m.t, "all is "+state, func() error {
+	await(m.t, "all exports are "+state, func() error {
 		states, changes, err := m.state(g)
 		for _, of := range []string{
 			"local shop/web-federated",
@@ -671,7 +671,7 @@ func (m *migration) settles(g *harness.Replica, state string) {
 			"east shop/db-east",
 		} {
 			if err == nil && (!slices.Contains(states, of+": "+state) || len(changes) > 0) {
-				err = fmt.Errorf("it is %q, with changes %q", states, changes)
+				err = fmt.Errorf("the states are %q, with changes %q", states, changes)
 			}
 		}
 		return err

@@ -43,7 +43,7 @@ spec:
 	is, err := os.ReadFile(path)
 	must(t, err)
 	if string(is) != text {
-		t.Error("manifests/monitoring/prometheusrule.yaml does not follow from manifests/alerts: run make generate")
+		t.Error("manifests/monitoring/prometheusrule.yaml is out of date: run make generate")
 	}
 	var rules struct{ Groups []any }
 	must(t, yaml.Unmarshal(alerts, &rules))
@@ -67,10 +67,10 @@ func TestMonitoring(t *testing.T) {
 		t.Context(),
 		definition("PodMonitor", "podmonitors")+"---\n"+definition("PrometheusRule", "prometheusrules"),
 	))
-	await(t, "the definitions are served", func() error {
+	await(t, "the CRDs are served", func() error {
 		list, err := c.Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
 		if err == nil && len(list.APIResources) != 2 {
-			err = fmt.Errorf("%d of them", len(list.APIResources))
+			err = fmt.Errorf("%d CRDs are served", len(list.APIResources))
 		}
 		return err
 	})
@@ -100,7 +100,7 @@ func TestMonitoring(t *testing.T) {
 			m.Labels["grafana_dashboard"] != "1" ||
 			len(m.Data) != 1 {
 			t.Errorf(
-				"ConfigMap %s: labels %v, %d files, of which one has %d bytes instead of %d",
+				"ConfigMap %s: labels %v, %d files, one of them with %d bytes, want %d",
 				name,
 				m.Labels,
 				len(m.Data),
@@ -113,7 +113,7 @@ func TestMonitoring(t *testing.T) {
 	wanted, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
 	pods := find[appsv1.Deployment](t, monitored, "Deployment", "isthmus").Spec.Template
 	if err != nil || len(wanted) == 0 || !labels.SelectorFromSet(wanted).Matches(labels.Set(pods.Labels)) {
-		t.Errorf("PodMonitor selects %v, which is not %v: %v", wanted, pods.Labels, err)
+		t.Errorf("PodMonitor selects %v, want %v: %v", wanted, pods.Labels, err)
 	}
 	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
 	if err != nil || len(endpoints) != 1 || endpoints[0].(map[string]any)["port"] != "admin" ||

@@ -287,7 +287,7 @@ func (o *observed) stall() {
 			return
 		}
 		if time.Now().After(limit) {
-			o.t.Fatalf("proxies that take nothing are not given up after %d changes", n)
+			o.t.Fatalf("the replica does not end streams of proxies that do not read after %d changes", n)
 		}
 		apply(n)
 	}
@@ -319,7 +319,7 @@ func TestObserved(t *testing.T) {
 		Targets: map[string][]string{"isthmus": {o.gateways[0].MetricsAddr(), o.gateways[1].MetricsAddr()}}})
 	must(o.t, err)
 	atEnd(t, server.Stop)
-	await(t, "both gateways are scraped", func() error {
+	await(t, "both replicas are scraped", func() error {
 		up, err := server.Query(t.Context(), "sum(up) == 2")
 		if err == nil && len(up) == 0 {
 			err = fmt.Errorf("not yet")
@@ -361,7 +361,7 @@ func (o *observed) get(t *testing.T) {
 	for _, e := range o.stream.Snapshot().Get.Endpoints() {
 		for name := range e.Labels() {
 			if strings.HasPrefix(name, "isthmus") {
-				t.Errorf("a proxy was sent the label %s", name)
+				t.Errorf("a proxy received the label %s", name)
 			}
 		}
 	}
@@ -391,7 +391,7 @@ func checkDashboards(t *testing.T, server *prometheusServer) {
 		}
 		for _, panel := range dashboard.Panels {
 			if len(panel.Targets) == 0 && panel.Type != "row" {
-				t.Errorf("%s: %s asks for nothing", dashboard.Title, panel.Title)
+				t.Errorf("%s: %s has no expression", dashboard.Title, panel.Title)
 			}
 			for _, target := range panel.Targets {
 				await(t, dashboard.Title+": "+panel.Title, func() error {
@@ -413,7 +413,7 @@ func answered(ctx context.Context, server *prometheusServer, expression string) 
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %d series, none with a number", expression, len(samples))
+	return fmt.Errorf("%s: %d series, none with a numeric value", expression, len(samples))
 }
 
 // checkAlerts checks that the rules are valid, pass their tests, can be evaluated and only use
@@ -432,17 +432,17 @@ func checkAlerts(t *testing.T, server *prometheusServer) {
 		}
 	}
 	var rules []prometheusRule
-	await(t, "there are rules", func() error {
+	await(t, "rules are loaded", func() error {
 		if rules, err = server.Rules(t.Context()); err == nil && len(rules) == 0 {
 			err = errors.New("none")
 		}
 		return err
 	})
 	for _, rule := range rules {
-		await(t, rule.Name+" looks at series", func() error {
+		await(t, rule.Name+" selects existing series", func() error {
 			selectors, err := server.Selectors(t.Context(), rule.Expression)
 			if err == nil && len(selectors) == 0 {
-				err = errors.New("it selects nothing")
+				err = errors.New("the selector matches no series")
 			}
 			for _, s := range selectors {
 				err = errors.Join(err, answered(t.Context(), server, s))

@@ -35,7 +35,7 @@ func TestPolicy(t *testing.T) {
 		i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == container })
 		if got, err := admitted(t, objects, pod, pod.Spec.Containers[i].Ports); err != nil ||
 			!maps.EqualFunc(got, want, slices.Equal[[]string]) {
-			t.Errorf("who is admitted to which port: %v, %v; not %v", got, err, want)
+			t.Errorf("admitted clients by port: %v, %v; want %v", got, err, want)
 		}
 	}
 
@@ -52,7 +52,7 @@ func TestPolicy(t *testing.T) {
 			))
 			check(t, objects, find[appsv1.Deployment](t, objects, "Deployment", "isthmus").Spec.Template, "isthmus")
 			if got := monitoringNamespaces(t, objects); !slices.Equal(got, want[9996]) {
-				t.Errorf("the NetworkPolicy admits %q to the admin port, not %q", got, want[9996])
+				t.Errorf("the NetworkPolicy admits %q to the admin port, want %q", got, want[9996])
 			}
 		})
 	}
@@ -86,7 +86,7 @@ func TestPolicy(t *testing.T) {
 		must(t, err)
 		example := regexp.MustCompile("(?s)\n```yaml\n(apiVersion: policy\\.linkerd\\.io.*?)```\n").FindSubmatch(text)
 		if example == nil {
-			t.Fatal("docs/operations.md has no example of policy")
+			t.Fatal("docs/operations.md has no example of a policy")
 		}
 		more, err := kube.Parse(string(example[1]))
 		must(t, err)
@@ -133,10 +133,10 @@ func definePolicy(t *testing.T, server *harness.Cluster) *kube.Client {
 		"metadata":   map[string]any{"name": "misspelt", "namespace": "default"},
 		"spec":       map[string]any{"podSelector": map[string]any{}, "port": int64(1), "protocol": "gRPC"},
 	}}
-	await(t, "a field that is not known is refused", func() error {
+	await(t, "an unknown field is rejected", func() error {
 		if err := c.Apply(t.Context(), misspelt); err == nil || apierrors.IsNotFound(err) ||
 			!regexp.MustCompile(`protocol.*not declared`).MatchString(err.Error()) {
-			return errors.Join(errors.New("it is not"), err)
+			return errors.Join(errors.New("it is accepted"), err)
 		}
 		return nil
 	})

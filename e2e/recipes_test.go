@@ -177,20 +177,20 @@ func TestRecipes(t *testing.T) {
 	westA, westB := w.pods["west"][:2], w.pods["west"][2:]
 	others := slices.Concat(westA, westB, w.pods["north"])
 
-	t.Run("own cluster", func(t *testing.T) {
+	t.Run("local cluster", func(t *testing.T) {
 		w.expect(t, "without preference", all)
 		w.run(t, recipes[0][0])
 		w.stays(t, "within return-after", all)
 		w.shorten(t, "service web -n shop isthmus.io/return-after=1s isthmus.io/return-over=1s")
-		w.expect(t, "the own cluster is well", w.pods["west"])
+		w.expect(t, "the local cluster has enough endpoints", w.pods["west"])
 		w.offer(t, "west", westA...)
-		w.expect(t, "half of its Pods are ready", westA)
+		w.expect(t, "half of the local Pods are ready", westA)
 		before := w.stream.Snapshot().Messages
 		w.offer(t, "west", westA[0])
-		w.expect(t, "less than half are", append(slices.Clone(all[4:]), westA[0]))
+		w.expect(t, "less than half of the local Pods are ready", append(slices.Clone(all[4:]), westA[0]))
 		w.cameTogether(t, before, all[4:])
 		w.offer(t, "west", w.pods["west"]...)
-		w.expect(t, "all are again, and return-after has passed", w.pods["west"])
+		w.expect(t, "all local Pods are ready and return-after has passed", w.pods["west"])
 	})
 	t.Run("zone and region", func(t *testing.T) {
 		w.reset(t, all)
@@ -199,29 +199,29 @@ func TestRecipes(t *testing.T) {
 		}
 		w.stays(t, "within return-after", all)
 		w.shorten(t, "service web -n shop isthmus.io/return-after=0s")
-		w.expect(t, "the client's zone is well", westA)
+		w.expect(t, "the client's zone has enough endpoints", westA)
 		w.offer(t, "west", westB...)
-		w.expect(t, "the own cluster is", westB)
+		w.expect(t, "only the local cluster has enough endpoints", westB)
 		w.offer(t, "west")
-		w.expect(t, "the region is", w.pods["east"])
+		w.expect(t, "only the region has enough endpoints", w.pods["east"])
 		w.offer(t, "east")
-		w.expect(t, "nothing near is", w.pods["north"])
+		w.expect(t, "no near cluster has endpoints", w.pods["north"])
 	})
 	t.Run("one switch", func(t *testing.T) {
 		w.reset(t, all)
 		w.shorten(t, "service web -n shop isthmus.io/return-after=0s")
 		must(t, w.servers["east"].Kill())
-		w.expect(t, "east's API server is dead", all)
+		w.expect(t, "east's API server is stopped", all)
 		w.run(t, recipes[2][0])
 		w.expect(t, "east is cordoned", others)
 		w.run(t, recipes[2][1])
-		w.stays(t, "east is of last resort, and others are there", others)
+		w.stays(t, "east is a last resort and others have endpoints", others)
 		w.offer(t, "north")
 		w.offer(t, "west")
-		w.expect(t, "nothing but the last resort is there", w.pods["east"])
+		w.expect(t, "only the last resort has endpoints", w.pods["east"])
 		w.offer(t, "west", w.pods["west"]...)
 		w.offer(t, "north", w.pods["north"]...)
-		w.expect(t, "others are there again", others)
+		w.expect(t, "others have endpoints again", others)
 		w.run(t, recipes[2][2])
 		w.expect(t, "the cordon has ended", all)
 		w.run(t, recipes[2][3])
@@ -230,10 +230,10 @@ func TestRecipes(t *testing.T) {
 		w.expect(t, "east is lost", others)
 		w.offer(t, "north")
 		w.offer(t, "west")
-		w.expect(t, "nothing but the lost cluster is there", w.pods["east"])
+		w.expect(t, "only the lost cluster has endpoints", w.pods["east"])
 	})
 	if log := w.gateway.Log(10_000); strings.Contains(log, "the annotation is ignored") {
-		t.Errorf("the gateway can't read an annotation:\n%s", log)
+		t.Errorf("the replica cannot read an annotation:\n%s", log)
 	}
 }
 
@@ -279,7 +279,7 @@ func (w *near) stays(t *testing.T, when string, want []netip.AddrPort) {
 	w.expect(t, when, want)
 	must(t, w.stream.Stays(t.Context(), 500*time.Millisecond, func() error {
 		if got := w.stream.Snapshot().Get.Addrs(); !slices.Equal(got, w.had) {
-			return fmt.Errorf("when %s: it has %v, not %v", when, got, w.had)
+			return fmt.Errorf("when %s: the proxy has %v, want %v", when, got, w.had)
 		}
 		return nil
 	}))
@@ -294,7 +294,7 @@ func (w *near) cameTogether(t *testing.T, after int64, addrs []netip.AddrPort) {
 			return
 		}
 	}
-	t.Errorf("%v did not come in one message: %v", addrs, w.stream.Recent())
+	t.Errorf("%v did not arrive in one message: %v", addrs, w.stream.Recent())
 }
 
 // reset undoes the changes of the recipes and waits until the proxy has all endpoints.

@@ -25,7 +25,7 @@ func TestReplicas(t *testing.T) {
 	})
 	other.had = nil
 	other.subscribe(t)
-	other.expect(t, "the other replica is there", all)
+	other.expect(t, "the second replica has started", all)
 	first, second := last(w.stream), last(other.stream)
 
 	both := func(when string) {
@@ -38,17 +38,17 @@ func TestReplicas(t *testing.T) {
 		`service web -n shop isthmus.io/prefer=local,any isthmus.io/min-ready=3 isthmus.io/return-after=1s `+
 			`isthmus.io/return-over=2s`,
 	)
-	w.expect(t, "the own cluster is well", w.pods["west"])
-	other.expect(t, "the own cluster is well", w.pods["west"])
+	w.expect(t, "the local cluster has enough endpoints", w.pods["west"])
+	other.expect(t, "the local cluster has enough endpoints", w.pods["west"])
 	few := w.pods["west"][:2]
 	w.offer(t, "west", few...)
 	all = slices.Concat(few, w.pods["east"], w.pods["north"])
-	both("two of it are ready")
+	both("two local Pods are ready")
 	w.offer(t, "west", w.pods["west"]...)
-	w.expect(t, "the others have left, part by part", w.pods["west"])
-	other.expect(t, "the others have left, part by part", w.pods["west"])
+	w.expect(t, "the others are removed in steps", w.pods["west"])
+	other.expect(t, "the others are removed in steps", w.pods["west"])
 	w.offer(t, "west", few...)
-	both("two of it are ready again")
+	both("two local Pods are ready again")
 	w.shorten(t, "secret cluster-credentials-east -n linkerd isthmus.io/cordon-over=2s isthmus.io/cordon=true")
 	all = slices.Concat(few, w.pods["north"])
 	both("east is cordoned")
@@ -66,7 +66,7 @@ func TestReplicas(t *testing.T) {
 	}
 	for i := range a {
 		if apart := a[i].At.Sub(b[i].At).Abs(); apart > time.Second {
-			t.Errorf("message %v came %v apart", a[i], apart)
+			t.Errorf("message %v arrived %v apart", a[i], apart)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	const missing = "there is no Chromium on this machine (chromium or google-chrome in $PATH), so the gateway's " +
+	const missing = "there is no Chromium on this machine (chromium or google-chrome in $PATH), so the replica's " +
 		"page is NOT tested"
 	if os.Getenv("CI") == "true" {
 		t.Fatal(missing + ": CI needs one")
@@ -87,7 +87,7 @@ func (b *browser) listen(event any) {
 	case *network.EventRequestWillBeSent:
 		b.requests = append(b.requests, e.Request.URL)
 	case *cdppage.EventJavascriptDialogOpening:
-		b.faults = append(b.faults, "a dialog opens: "+e.Message)
+		b.faults = append(b.faults, "a dialog opened: "+e.Message)
 	case *runtime.EventExceptionThrown:
 		text, err := json.Marshal(e.ExceptionDetails)
 		b.faults = append(b.faults, fmt.Sprintf("an exception: %s %v", text, err))
@@ -114,11 +114,11 @@ func (b *browser) noFaults(origin string, but ...string) {
 		}
 	}
 	if b.seen += len(b.requests); b.seen == 0 {
-		b.t.Error("no request is seen: this test can't see where they go")
+		b.t.Error("no request is recorded: the test cannot check their targets")
 	}
 	for _, url := range b.requests {
 		if !strings.HasPrefix(url, origin) {
-			b.t.Errorf("something is asked of another: %s", url)
+			b.t.Errorf("a request to another server: %s", url)
 		}
 	}
 	b.faults, b.requests = nil, nil
@@ -166,7 +166,7 @@ func (b *browser) shows(selector string, texts ...string) {
 		got := strings.Join(strings.Fields(b.text(selector)), " ")
 		for _, text := range texts {
 			if !strings.Contains(got, text) {
-				return fmt.Errorf("%s does not show %q, but %q", selector, text, got)
+				return fmt.Errorf("%s shows %[3]q, want %[2]q", selector, text, got)
 			}
 		}
 		return nil

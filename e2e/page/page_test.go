@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-var screenshots = flag.String("screenshots", "", "write screenshots into this `folder`")
+var screenshots = flag.String("screenshots", "", "write screenshots to this `directory`")
 
 // TestPage uses the page like an operator while clusters, services and replicas change.
 func TestPage(t *testing.T) {
@@ -26,9 +26,9 @@ func TestPage(t *testing.T) {
 		{"methods and names", (*world).refused}, {"search", (*world).search}, {"sort", (*world).sort},
 		{"keyboard", (*world).keyboard}, {"dark and narrow", (*world).looks},
 		{"names", (*world).names}, {"networks", (*world).networks},
-		{"a cluster goes and returns", (*world).clusterGoes}, {"screenshots", (*world).screenshots},
+		{"a cluster is lost and returns", (*world).clusterGoes}, {"screenshots", (*world).screenshots},
 		{"hostile texts", (*world).hostileTexts}, {"hidden", (*world).hidden},
-		{"the gateway restarts", (*world).restarts}, {"503", (*world).unavailable},
+		{"the replica restarts", (*world).restarts}, {"503", (*world).unavailable},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
 			defer func(outer *testing.T) { w.t = outer }(w.t)

@@ -168,14 +168,14 @@ func (w *world) refused() {
 			path,
 			func(r *http.Request) { r.Host = "rebound.example:9996" },
 		); code != http.StatusForbidden {
-			w.t.Errorf("%s by the name of another site: %d", path, code)
+			w.t.Errorf("%s with the host name of another site: %d", path, code)
 		}
 		if code := ask(
 			http.MethodGet,
 			path,
 			func(r *http.Request) { r.Host = "isthmus.linkerd.svc.cluster.local:9996" },
 		); code != http.StatusOK {
-			w.t.Errorf("%s by a name of the cluster: %d", path, code)
+			w.t.Errorf("%s with a host name of the cluster: %d", path, code)
 		}
 	}
 	for _, path := range []string{"/", "/page/main.js"} {
@@ -238,7 +238,7 @@ func (w *world) keyboard() {
 		w.run(chromedp.KeyEvent(kb.Tab))
 	}
 	if !w.is(on) || w.is("getComputedStyle(document.activeElement).outlineStyle === 'none'") {
-		w.t.Fatal("Tab does not lead to the service's button, or its focus can't be seen")
+		w.t.Fatal("Tab does not reach the service's button, or its focus is not visible")
 	}
 	w.run(chromedp.KeyEvent(kb.Enter))
 	w.holds("document.getElementById('explain').open")
@@ -266,7 +266,7 @@ func (w *world) looks() {
 	for _, scheme := range []string{"light", "dark"} {
 		w.scheme(scheme)
 		if w.is(light) != (scheme == "light") {
-			w.t.Errorf("the background does not suit %s", scheme)
+			w.t.Errorf("the background does not match %s", scheme)
 		}
 	}
 	w.scheme("light")
@@ -298,7 +298,7 @@ func (w *world) clusterGoes() {
 	w.must(err)
 	w.shows("#services tbody", "local 5")
 	if !w.is("window.notReloaded && document.activeElement.dataset.focus === 'service shop/web-federated'") {
-		w.t.Error("the page was loaded again, or the focus is lost")
+		w.t.Error("the page was reloaded, or the focus is lost")
 	}
 	w.noFaults(w.origin)
 }
@@ -325,13 +325,13 @@ func (w *world) hidden() {
 			"/debug/services?view=list&q=web-federated",
 		)
 		if err == nil && !strings.Contains(text, `"cluster":"local","service":"shop/web","endpoints":4`) {
-			err = fmt.Errorf("the gateway does not know yet: %s", text)
+			err = fmt.Errorf("the replica does not show yet: %s", text)
 		}
 		return err
 	}))
 	w.must(harness.Pause(w.t.Context(), 3*time.Second)) // long enough for a request from a visible page
 	if got := w.text("#services tbody"); got != before {
-		w.t.Errorf("a hidden page has asked: %s", got)
+		w.t.Errorf("a hidden page sent a request: %s", got)
 	}
 	visible(true)
 	w.shows("#services tbody", "local 4")
@@ -391,7 +391,7 @@ func (w *world) unavailable() {
 
 func (w *world) screenshots() {
 	if *screenshots == "" {
-		w.t.Log("none are asked for by -screenshots")
+		w.t.Log("-screenshots is not set")
 		return
 	}
 	west := w.shops["west"]
@@ -439,10 +439,10 @@ func (w *world) hostileTexts() {
 func (w *world) onlyText() {
 	w.t.Helper()
 	if w.is("document.querySelectorAll('main script, main img, #explain script, #explain img').length > 0") {
-		w.t.Error("a text has become markup")
+		w.t.Error("a text was interpreted as markup")
 	}
 	if w.is(`/[\u0000-\u0008\u000b-\u001f\u202a-\u202e]/.test(document.body.textContent)`) {
-		w.t.Error("a control character has come through")
+		w.t.Error("the page contains a control character")
 	}
 }
 

@@ -42,7 +42,7 @@ func TestVerbs(t *testing.T) {
 		Labels:    map[string]string{"linkerd.io/control-plane-component": "destination"},
 		Ports:     map[string]int32{"dest-admin": 19996, "dest-grpc": 18086},
 	})
-	await(t, "the gateway has the cluster", func() error {
+	await(t, "the replica has synced", func() error {
 		if r := w.run(t, "services", "-o", "json"); r.code != 0 {
 			return fmt.Errorf("%+v", r)
 		}
@@ -84,7 +84,7 @@ func TestReplicas(t *testing.T) {
 	w.gateway(t, isthmusPod("isthmus-0"))
 	w.gateway(t, isthmusPod("isthmus-1"))
 	// The age of a cluster's data does not matter for this test.
-	await(t, "both gateways have the cluster", func() error {
+	await(t, "both replicas have synced", func() error {
 		if r := w.run(t, "clusters"); !strings.Contains(r.stdout, "; 2 replicas agree") {
 			return fmt.Errorf("%+v", r)
 		}

@@ -44,7 +44,7 @@ func TestRights(t *testing.T) {
 		"wrong":      "not-a-token",
 	}
 	w.kubeconfig(t, tokens)
-	await(t, "the API server knows the rights", func() error {
+	await(t, "the API server applies the permissions", func() error {
 		if r := w.run(t, "clusters", "--context", "documented"); r.code != 0 {
 			return fmt.Errorf("%+v", r)
 		}
@@ -120,16 +120,16 @@ func TestLost(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("the stream goes on")
+		t.Fatal("the stream continues")
 	}
 	w.gateway(t, isthmusPod("isthmus-1"))
 	out = &lines{}
 	cmd = exec.CommandContext(t.Context(), w.command, "clusters", "--watch", "-o", "json")
 	cmd.Env, cmd.Stdout, cmd.Stderr = []string{"HOME=" + w.home}, out, out
 	must(t, cmd.Start())
-	await(t, "the first gateway", func() error { return out.has(regexp.QuoteMeta(`"gateway":"linkerd/isthmus-0"`)) })
+	await(t, "the first replica", func() error { return out.has(regexp.QuoteMeta(`"gateway":"linkerd/isthmus-0"`)) })
 	must(t, w.node.Delete(t.Context(), "linkerd", "isthmus-0"))
-	await(t, "the second gateway", func() error { return out.has(regexp.QuoteMeta(`"gateway":"linkerd/isthmus-1"`)) })
+	await(t, "the second replica", func() error { return out.has(regexp.QuoteMeta(`"gateway":"linkerd/isthmus-1"`)) })
 	must(t, cmd.Process.Signal(os.Interrupt))
 	must(t, cmd.Wait())
 }
