@@ -8,8 +8,8 @@ import (
 )
 
 // nodeLocal returns a table with a federated service, whose local member has internalTrafficPolicy
-// Local. Its members in the local cluster and in east each have an endpoint that comes and goes.
-// made contains the watches of n clients on nodes without endpoints.
+// Local. The members in the local cluster and in east each have an endpoint that appears and
+// disappears. The result made contains the watches of n clients on nodes without endpoints.
 func nodeLocal(n int) (table *Table, made []*Watch[*Set]) {
 	table = NewTable(Options{})
 	home, east := newFlipOf(Local, 0, 1), newFlipOf("east", 1, 1)
@@ -24,8 +24,8 @@ func nodeLocal(n int) (table *Table, made []*Watch[*Set]) {
 }
 
 // TestMadeUpNodes checks that clients that name any number of nodes do not make changes slow.
-// Changes on other nodes cost nothing for these clients, and changes for all of them share one
-// list.
+// Changes on other nodes cost nothing for clients of made-up nodes. Changes for all of these
+// clients share one list.
 func TestMadeUpNodes(t *testing.T) {
 	table, made := nodeLocal(1000)
 	there := table.Watch(Key{webID, 80, Client{Node: "n"}})
@@ -39,20 +39,20 @@ func TestMadeUpNodes(t *testing.T) {
 		t.Errorf("%d changes were published to the node's clients", now.Version-before.Version)
 	}
 	if now, _ := made[0].Get(); now != unchanged {
-		t.Error("the change of a node was published to those of another")
+		t.Error("the change of a node was published to clients of another node")
 	}
 	table.Changed("east", webID, time.Time{})
 	first, _ := made[0].Get()
 	for _, w := range made {
 		now, _ := w.Get()
 		if now.Version != unchanged.Version+1 || len(now.Endpoints) == 0 || &now.Endpoints[0] != &first.Endpoints[0] {
-			t.Fatalf("version %d, %d endpoints in a list of their own", now.Version, len(now.Endpoints))
+			t.Fatalf("version %d, %d endpoints in a separate list", now.Version, len(now.Endpoints))
 		}
 		w.Close()
 	}
 	there.Close()
 	if len(table.watched.list) != 0 {
-		t.Error("something is watched")
+		t.Error("a service is still watched")
 	}
 }
 

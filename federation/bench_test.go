@@ -60,8 +60,8 @@ func many(c *cluster, n, k int) {
 	}
 }
 
-// flip is a Source that returns prepared slices, one of which alternates. So the benchmarks measure
-// the table and not a source.
+// flip is a Source that returns prepared slices, one of which alternates. Prepared slices keep the
+// cost of a source out of the benchmarks.
 type flip struct {
 	share [2]Share
 	n     int
@@ -98,8 +98,8 @@ func flipped(s *Slice) (eps []Endpoint) {
 	return eps
 }
 
-// BenchmarkSteered measures a change of one endpoint of one of three clusters, with and without
-// preferences, for clients of one zone and of three zones.
+// BenchmarkSteered measures a change of one endpoint of one of three clusters. It varies the
+// preference and the number of client zones.
 func BenchmarkSteered(b *testing.B) {
 	half := MinReady{Percent: 50}
 	for _, x := range []struct {
@@ -190,8 +190,8 @@ func BenchmarkSchedule(b *testing.B) {
 }
 
 // BenchmarkChangedDuringWalks measures Changed for a watched service among 50,000 others while
-// another goroutine walks over all of them. It reports the 99th percentile and the maximum of the
-// latency of a change.
+// another goroutine walks over all of them. The benchmark reports the 99th percentile and the
+// maximum of the latency of a change.
 func BenchmarkChangedDuringWalks(b *testing.B) {
 	const services = 50_000
 	for _, x := range []struct {
@@ -238,7 +238,8 @@ func BenchmarkChangedDuringWalks(b *testing.B) {
 }
 
 // BenchmarkOwnerChangedAmongMany measures the assignment and release of a local Pod's address,
-// among 5,000 watched services. None, one, two, a hundred or all of the services have the address.
+// among 5,000 watched services. Either no service, one, two, a hundred or all services have the
+// address.
 func BenchmarkOwnerChangedAmongMany(b *testing.B) {
 	table, h := crowdedTable(b)
 	for offeredBy, addr := range map[string]string{

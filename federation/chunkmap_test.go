@@ -39,7 +39,7 @@ func TestChunkMap(t *testing.T) {
 		}
 		for key := range lasts {
 			if !seen[key] {
-				t.Fatalf("the walk has missed %d", key)
+				t.Fatalf("the walk missed %d", key)
 			}
 		}
 		if all := maps.Collect(got.all); !maps.Equal(all, want) {

@@ -84,7 +84,7 @@ func (w *screenWorld) refused(i, outside, owned int) {
 	}
 }
 
-// TestOwnedAddressOfTwo checks that an address that two linked clusters offer is removed from the
+// TestOwnedAddressOfTwo checks an address that two linked clusters offer. It is removed from the
 // endpoints of both in one step, and added again in one step.
 func TestOwnedAddressOfTwo(t *testing.T) {
 	w := newScreenWorld(t)
@@ -100,8 +100,8 @@ func TestOwnedAddressOfTwo(t *testing.T) {
 }
 
 // TestOwnedAddress checks that a local object's address is removed from a linked cluster's
-// endpoints in one step, whether the object or the endpoint comes first. The address is added again
-// when the object is gone. Each refusal is reported once.
+// endpoints in one step. The object or the endpoint may come first. The address is added again when
+// the object is deleted. Each refusal is reported once.
 func TestOwnedAddress(t *testing.T) {
 	w := newScreenWorld(t)
 	w.offer(w.east, "a", "10.1.0.1", "10.1.0.2")

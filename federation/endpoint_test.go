@@ -32,7 +32,8 @@ func TestEndpointEqual(t *testing.T) {
 	checkEqual(t, endpoint, others, (*Endpoint).Equal)
 }
 
-// TestCommonEqual checks the same for Common. Nil must equal the zero value.
+// TestCommonEqual checks that values of Common are equal only if all fields are. Nil equals the
+// zero value.
 func TestCommonEqual(t *testing.T) {
 	common := func() Common { return Common{Labels: []Label{{Name: "pod", Value: "p"}}} }
 	others := Common{
@@ -41,16 +42,17 @@ func TestCommonEqual(t *testing.T) {
 	}
 	checkEqual(t, common, others, (*Common).Equal)
 	if none := (*Common)(nil); !none.Equal(new(Common)) || !new(Common).Equal(none) || none.Equal(&others) {
-		t.Error("nil is not equal to nothing")
+		t.Error("nil does not equal the zero value")
 	}
 }
 
-// TestHintsEqual checks the same for Hints.
+// TestHintsEqual checks that values of Hints are equal only if all fields are. Nil equals the zero
+// value.
 func TestHintsEqual(t *testing.T) {
 	hints := func() Hints { return Hints{ForZones: []string{"a"}} }
 	checkEqual(t, hints, Hints{ForZones: []string{"b"}, ForNodes: []string{"n"}}, (*Hints).Equal)
 	if none := (*Hints)(nil); !none.Equal(new(Hints)) || !new(Hints).Equal(none) {
-		t.Error("nil is not equal to nothing")
+		t.Error("nil does not equal the zero value")
 	}
 }
 
@@ -60,17 +62,17 @@ func checkEqual[T any](t *testing.T, value func() T, others T, equal func(a, b *
 	t.Helper()
 	a, b := value(), value()
 	if !equal(&a, &b) || !equal(&a, &a) {
-		t.Error("the same is not equal")
+		t.Error("equal values are not equal")
 	}
 	for i := range reflect.TypeFor[T]().NumField() {
 		changed, field := value(), reflect.TypeFor[T]().Field(i).Name
 		other := reflect.ValueOf(others).Field(i)
 		if other.IsZero() {
-			t.Fatalf("this test has no other %s", field)
+			t.Fatalf("this test has no other value for %s", field)
 		}
 		reflect.ValueOf(&changed).Elem().Field(i).Set(other)
 		if equal(&a, &changed) || equal(&changed, &a) {
-			t.Errorf("with another %s it is equal", field)
+			t.Errorf("values with different %s are equal", field)
 		}
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// TestExplainUnread checks the explanation of an address that the table has not read yet. It also
-// checks that Explain returns false for a key without watches and after its context ends.
+// TestExplainUnread checks the explanation of an address that the table has not read yet. The test
+// also checks that Explain returns false for a key without watches and after its context ends.
 func TestExplainUnread(t *testing.T) {
 	table, east := NewTable(Options{}), newCluster("east")
 	table.Link("east", Ready, east)
 	table.Define(webID, &Definition{Federated: true, Members: []Member{{"east", webID}}})
 	k := Key{Service: webID, Port: 80}
 	if _, ok := table.Explain(t.Context(), Question{Key: k}); ok {
-		t.Error("a key that is not watched is explained")
+		t.Error("Explain returned true for an unwatched key")
 	}
 	defer table.Watch(k).Close()
 	e, _ := endpoint("10.0.0.7")
@@ -29,13 +29,13 @@ func TestExplainUnread(t *testing.T) {
 		"client": {Service: webID, Port: 80, Client: Client{Zone: "z"}},
 	} {
 		if _, ok := table.Explain(t.Context(), Question{Key: other}); ok {
-			t.Errorf("a %s that is not watched is explained", what)
+			t.Errorf("Explain returned true for an unwatched %s", what)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, ok := table.Explain(ended, Question{Key: k}); ok {
-		t.Error("explained after the end")
+		t.Error("Explain returned true after its context ended")
 	}
 }
 

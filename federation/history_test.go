@@ -8,7 +8,7 @@ import (
 	"isthmus/internal/spec"
 )
 
-// moment contains the inputs of a table from one time on.
+// moment contains the inputs of a table from one time until the next moment.
 type moment struct {
 	at     time.Time
 	defs   map[ServiceID]*Definition
@@ -22,8 +22,8 @@ type memberPort struct {
 	port   uint16
 }
 
-// history contains all inputs that a table has had. They determine what each view must publish.
-// Package spec computes the endpoints.
+// history contains all inputs that a table has had. The history determines the set that each view
+// must publish. Package spec computes the endpoints.
 type history struct {
 	ipv6    bool
 	moments []moment
@@ -95,8 +95,8 @@ func (h *history) cordon(c ClusterName, x instant) (now spec.Standings, next []t
 	return spec.Cordoned(links, x.at)
 }
 
-// view returns the set that a view must now publish if it has been watched since a moment. It also
-// returns those of the given nodes whose clients get endpoints that node hints choose.
+// view returns the set that a view must now publish if it has been watched since a moment. The
+// second result lists those given nodes whose clients get endpoints chosen by node hints.
 func (h *history) view(k Key, since int, now time.Time, nodes ...string) (set Set, hinted []string) {
 	var list []spec.Instant
 	for _, x := range h.instants(since, now) {

@@ -214,7 +214,7 @@ func TestImpactIsWhatFollows(t *testing.T) {
 			}
 		}
 		if now := w.has(client); !slices.Equal(now, said.Now) {
-			t.Fatalf("%+v has %v now, not %v", client, now, said.Now)
+			t.Fatalf("%+v has %v now, want %v", client, now, said.Now)
 		}
 		before := make(map[Client][]ClusterCount)
 		for c := range w.watches {
@@ -226,12 +226,12 @@ func TestImpactIsWhatFollows(t *testing.T) {
 			w.Tick()
 		}
 		if then := w.has(client); !slices.Equal(then, said.Then) {
-			t.Fatalf("%+v, with %v before: has %v then, not %v", client, said.Now, then, said.Then)
+			t.Fatalf("%+v, with %v before: has %v then, want %v", client, said.Now, then, said.Then)
 		}
 		for c := range w.watches {
 			one := ServiceImpact{Now: before[c], Then: w.has(c)}
 			if one.bare() && !said.bare() || one.bare() == said.bare() && total(one.Then) < total(said.Then) {
-				t.Fatalf("%+v is left with less: %s, not %s", c, impactText(&one), impactText(&said))
+				t.Fatalf("%+v has fewer endpoints: %s, want %s", c, impactText(&one), impactText(&said))
 			}
 		}
 	})
@@ -245,6 +245,6 @@ func TestImpactEnds(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 	if list, err := w.Impact(t.Context(), "south", Withdrawn); err != nil || len(list) != 0 {
-		t.Errorf("of a cluster that is in no service: %v, %v", list, err)
+		t.Errorf("impact for a cluster without services: %v, %v", list, err)
 	}
 }

@@ -31,7 +31,7 @@ func TestRemerge(t *testing.T) {
 			want, several := merge(offers)
 			for a := range several {
 				if _, ok := c[a]; !ok {
-					t.Fatalf("%v is contested, and missing in contested", a)
+					t.Fatalf("%v is contested but missing in contested", a)
 				}
 			}
 			if !slices.EqualFunc(got, want, (*Endpoint).Equal) {

@@ -32,7 +32,7 @@ func TestOwnerConcernsOneService(t *testing.T) {
 	case <-done:
 		w.serves(3, "10.1.0.2:80@east")
 	case <-time.After(10 * time.Second):
-		t.Error("it waits for a service that does not have the address")
+		t.Error("the change waits for a service without the address")
 	}
 }
 
@@ -90,7 +90,7 @@ func TestOfferedAddrs(t *testing.T) {
 			}
 		}
 		if n := o.size() + len(o.v4.more) + len(o.v6.more); n > 0 {
-			t.Fatalf("%d entries are left", n)
+			t.Fatalf("%d entries remain", n)
 		}
 	})
 }

@@ -70,8 +70,8 @@ func newPanickyModel(t *rapid.T, steered bool) panickyModel {
 	return m
 }
 
-// during calls do while one call from the table may panic. It checks the clients' sets until the
-// retry, and then retries.
+// during calls do while one call from the table may panic. during checks the clients' sets until
+// the retry, and then retries.
 func (m panickyModel) during(t *rapid.T, do func(*rapid.T)) {
 	before := make(map[string]*Set)
 	for name, x := range m.watches {
@@ -95,12 +95,12 @@ func (m panickyModel) during(t *rapid.T, do func(*rapid.T)) {
 		}
 		now, _ := m.watches[name].w.Get()
 		if got := meanwhile[name]; got != old && got != now && !m.steered {
-			t.Fatalf("%s: until the retry it has neither the set of before nor that of now", name)
+			t.Fatalf("%s: until the retry, the set is neither the old one nor the new one", name)
 		}
 	}
 	for _, s := range m.table.watched.all {
 		if s.broken {
-			t.Fatalf("%v stays broken", s.id)
+			t.Fatalf("%v is still broken", s.id)
 		}
 	}
 }
@@ -210,8 +210,8 @@ func TestPanics(t *testing.T) {
 }
 
 // TestPanicsOfSteered is like TestPanics, for steered services. The sets of their clients depend on
-// past changes. So the test compares the sets with those of a new table once no gradual change is
-// in progress.
+// past changes. Once no gradual change is in progress, the test compares the sets with those of a
+// new table.
 func TestPanicsOfSteered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newPanickyModel(t, true)
@@ -224,8 +224,8 @@ func TestPanicsOfSteered(t *testing.T) {
 	})
 }
 
-// TestWatchedAnewAfterPanic checks that a service that is watched anew is supervised as different
-// work than before.
+// TestWatchedAnewAfterPanic checks that a service that is watched again is supervised separately
+// from its earlier watch.
 func TestWatchedAnewAfterPanic(t *testing.T) {
 	var last any
 	table := NewTable(Options{Supervise: func(_ ServiceID, of any, update, _ func()) {

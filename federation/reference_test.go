@@ -15,7 +15,7 @@ import (
 )
 
 // TestReference applies random operations to a table and advances the clock. After each step, it
-// compares every watch with the result that package spec computes from the whole history. It
+// compares every watch with the result that package spec computes from the whole history. The test
 // also checks the guarantees from set to set.
 //
 // Behaviours: PR-16, PR-24, PR-25, PR-29, PR-32, PR-33, PR-35, CS-01, CS-05, CS-08, CS-21, CS-23,
@@ -217,7 +217,7 @@ func (m *model) run(t *rapid.T) {
 	m.checkReleased(t)
 	for f := range m.table.reported {
 		if d := m.defs[f.service]; d == nil || !slices.Contains(d.Members, f.member) {
-			t.Errorf("the report of %v is kept, which is no longer a member", f)
+			t.Errorf("the report of the former member %v is still cached", f)
 		}
 	}
 }
@@ -347,7 +347,7 @@ func (m *model) check(t *rapid.T) {
 		check(t, name, x.last, now, want)
 		for _, node := range nodes {
 			if now.HintedTo(node) != slices.Contains(hinted, node) {
-				t.Fatalf("%s: hinted to %q: %t, want those to %q", name, node, now.HintedTo(node), hinted)
+				t.Fatalf("%s: hinted to %q is %t, want hints to %q", name, node, now.HintedTo(node), hinted)
 			}
 		}
 		m.checkExplained(t, k, now)
@@ -367,7 +367,7 @@ func checkFailingBack(t *rapid.T, table *Table) {
 				}
 			}
 			if !maps.Equal(failingBack, p.failingBack) {
-				t.Fatalf("%v: %d wait, and %d are listed", s.id, len(failingBack), len(p.failingBack))
+				t.Fatalf("%v: %d are failing back, but %d are listed", s.id, len(failingBack), len(p.failingBack))
 			}
 		}
 	}
@@ -394,7 +394,7 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 		last.Hinted == now.Hinted && sameNodes(last.hinted, now.hinted) && last.Undeclared == now.Undeclared &&
 		last.Reason == now.Reason && last.Cluster == now.Cluster
 	if len(added)+len(removed) == 0 && same {
-		t.Fatalf("%s: version %d is the same as the one before", name, now.Version)
+		t.Fatalf("%s: version %d equals the previous version", name, now.Version)
 	}
 	known := make(map[netip.AddrPort]*Endpoint)
 	for _, e := range last.Endpoints {
@@ -426,14 +426,14 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 func (m *model) checkExplained(t *rapid.T, k Key, set *Set) {
 	x := explained(t, m.table, k)
 	if x.Set != set {
-		t.Fatalf("%v: another set is explained", k)
+		t.Fatalf("%v: the explanation has a different set", k)
 	}
 	seen := make(map[string]bool)
 	var served []*Endpoint
 	for _, a := range x.Addresses {
 		id := fmt.Sprint(a.Member, a.Slice, a.Addr)
 		if seen[id] {
-			t.Fatalf("%v: %v of slice %s of %v is there twice", k, a.Addr, a.Slice, x.Members[a.Member].Member)
+			t.Fatalf("%v: %v of slice %s of %v occurs twice", k, a.Addr, a.Slice, x.Members[a.Member].Member)
 		}
 		if seen[id] = true; a.Verdict == Served {
 			served = append(served, a.Endpoint)
@@ -444,7 +444,7 @@ func (m *model) checkExplained(t *rapid.T, k Key, set *Set) {
 	}
 	slices.SortFunc(served, compareAddr)
 	if !slices.EqualFunc(served, set.Endpoints, (*Endpoint).Equal) {
-		t.Fatalf("%v: explained as served are %v, served are %v", k, text(served), text(set.Endpoints))
+		t.Fatalf("%v: explained as served: %v, but served: %v", k, text(served), text(set.Endpoints))
 	}
 	for i, c := range x.Members {
 		share := m.moments[len(m.moments)-1].shares[memberPort{c.Member, k.Port}]

@@ -16,8 +16,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestScripts runs the scripts in testdata/table. Their output is every published set, as the step
-// from the previous set. The commands are:
+// TestScripts runs the scripts in testdata/table. The output of a script shows every published set
+// as the step from the previous set. The commands are:
 //
 //	cluster NAME SERVICE [state=missing|external] [node-local]
 //	   then one line per slice: NAME ENDPOINT...; endpoints after `unready` are not ready;

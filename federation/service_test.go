@@ -8,10 +8,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestUndeclaredPorts applies random operations to a service that has nearly as many undeclared
-// ports as may be watched, and compares each new watch with the rule. A watch is refused if its
-// port is not watched, no ready member declares the port, and MaxUndeclaredPorts of the watched
-// ports are undeclared too. A watch that was not refused has endpoints until it is closed.
+// TestUndeclaredPorts applies random operations to a service that has nearly the maximum number of
+// undeclared ports. The test compares each new watch with the rule. A watch of an unwatched port is
+// refused if no ready member declares the port and MaxUndeclaredPorts undeclared ports are watched.
+// A watch that was not refused has endpoints until it is closed.
 func TestUndeclaredPorts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id, clusters := ServiceID{"ns", "web"}, []ClusterName{Local, "east"}
@@ -128,12 +128,12 @@ func (x *portsModel) check(t *rapid.T) {
 		}
 	}
 	if n := len(x.table.Watched()); n != len(x.open) {
-		t.Fatalf("%d ports are watched, not %d", n, len(x.open))
+		t.Fatalf("%d ports are watched, want %d", n, len(x.open))
 	}
 }
 
-// TestUndeclaredPortsAreDescribedLast checks that clients of undeclared ports do not displace
-// clients of a declared port, although only some kinds of clients are described.
+// TestUndeclaredPortsAreDescribedLast checks which clients are described if there are too many
+// kinds. Clients of undeclared ports do not displace clients of a declared port.
 func TestUndeclaredPortsAreDescribedLast(t *testing.T) {
 	id := ServiceID{"ns", "web"}
 	x := &portsModel{world: newWorld(Options{}), id: id, ready: make(map[ClusterName]bool)}
@@ -254,7 +254,7 @@ func TestLateTick(t *testing.T) {
 		write(local, ours)
 		write(east, theirs)
 		if got, _ := w.Get(); len(got.Endpoints) != 1 || got.Endpoints[0].Cluster != Local {
-			t.Errorf("late=%t: endpoints %v, want the local one only", late, text(got.Endpoints))
+			t.Errorf("late=%t: endpoints %v, want only the local one", late, text(got.Endpoints))
 		}
 	}
 }
@@ -282,6 +282,6 @@ func TestBehindGatewaysByNode(t *testing.T) {
 	defer w.Close()
 	set, _ := w.Get()
 	if !set.ByNode || len(set.Endpoints) != 1 || set.Endpoints[0].Addr.Addr() != gateway.Addr.Addr() {
-		t.Errorf("served are %v", text(set.Endpoints))
+		t.Errorf("served endpoints: %v", text(set.Endpoints))
 	}
 }

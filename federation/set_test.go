@@ -56,6 +56,6 @@ func TestProfileEqual(t *testing.T) {
 	}
 	checkEqual(t, profile, others, (*Profile).Equal)
 	if p := profile(); p.Equal(&Profile{}) || (&Profile{}).Equal(&p) || p.Equal(nil) {
-		t.Error("nothing is equal to an endpoint")
+		t.Error("a profile equals an empty or nil profile")
 	}
 }

@@ -45,7 +45,7 @@ func (c *cluster) AddressOwner(a netip.Addr) string {
 	return c.owned[a]
 }
 
-// own sets the owner of an address, as an event of the local cluster does.
+// own sets the owner of an address like an event of the local cluster.
 func (c *cluster) own(t *Table, a, name string) {
 	ip := netip.MustParseAddr(a)
 	c.mu.Lock()

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestShared uses a table from many goroutines at once. It checks that each published set is
+// TestShared uses a table from many goroutines at once. The test checks that each published set is
 // consistent, and that the last set is the newest.
 //
 // Behaviours: X-22.
@@ -42,7 +42,7 @@ func TestShared(t *testing.T) {
 				for range 5 {
 					now, _ := x.Get()
 					if Diff(last, now); len(now.Endpoints) > 1 || last != nil && now.Version < last.Version {
-						t.Error("inconsistent or older set:", now)
+						t.Error("inconsistent or outdated set:", now)
 					}
 					last = now
 				}
@@ -54,7 +54,7 @@ func TestShared(t *testing.T) {
 	x := w.table.Watch(Key{Service: id, Port: 80})
 	defer x.Close()
 	if now, _ := x.Get(); len(now.Endpoints) != 1 || now.Endpoints[0].Cluster != Local || now.Endpoints[0].Zone != "b" {
-		t.Fatalf("in the end: %+v", now)
+		t.Fatalf("final set: %+v", now)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestBrokenSource(t *testing.T) {
 	}
 	w.Close()
 	if len(table.watched.list) != 0 || len(table.byMember) != 0 || len(table.updates) != 0 {
-		t.Errorf("left behind: %v %v %v", table.watched.list, table.byMember, table.updates)
+		t.Errorf("the table still holds %v %v %v", table.watched.list, table.byMember, table.updates)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestLinkInTurn(t *testing.T) {
 		}
 	}
 	if few != 2 || len(source.services) != 102 {
-		t.Errorf("%d of the first 6 of %d are of the namespace with few", few, len(source.services))
+		t.Errorf("%d of the first 6 of %d services are in the small namespace", few, len(source.services))
 	}
 }
 

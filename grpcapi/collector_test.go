@@ -168,8 +168,8 @@ func TestUpdatesOfTwoServices(t *testing.T) {
 	})
 }
 
-// TestProfileUpdatesAreForgotten checks that series without streams are dropped. It also checks
-// that the number of series between scrapes is limited.
+// TestProfileUpdatesAreForgotten checks that series without streams are dropped. The test also
+// checks that the number of series between scrapes is limited.
 func TestProfileUpdatesAreForgotten(t *testing.T) {
 	var u profileUpdates
 	here, gone := profileSeries{"shop", "web"}, profileSeries{"client", "web"}

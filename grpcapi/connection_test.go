@@ -29,7 +29,7 @@ func connected() func(*caller) {
 const tooOld = "maximum age"
 
 // TestConnectionAge checks that the streams of a connection end one by one around its maximum age,
-// even while they receive updates, and that streams of younger connections stay open.
+// even while they receive updates. Streams of younger connections stay open.
 func TestConnectionAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, ConnectionAge: 1000 * time.Second})
@@ -67,8 +67,8 @@ func TestConnectionAge(t *testing.T) {
 	})
 }
 
-// TestConnectionAgeRefusesNobody checks that a stream without a first message stays open. It also
-// checks that a new stream on an old connection stays open for a second.
+// TestConnectionAgeRefusesNobody checks that a stream without a first message stays open. The test
+// also checks that a new stream on an old connection stays open for a second.
 func TestConnectionAgeRefusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, ConnectionAge: 100 * time.Second, FirstFrame: time.Hour})
@@ -203,8 +203,8 @@ func (c *bareClient) read() {
 	}
 }
 
-// call sends a call with one request, which may be nil. It returns an error if the connection is
-// closed.
+// call sends a call with one request, which may be nil. If the connection is closed, call returns
+// an error.
 func (c *bareClient) call(method string, request proto.Message) error {
 	message, err := proto.Marshal(request)
 	if err != nil {
@@ -256,7 +256,7 @@ func (c *bareClient) ended(t *testing.T, n int) map[string]int {
 }
 
 // TestUntakenAnswers checks that a call counts toward the limit of its connection until the client
-// reads the response, even after the handler has returned.
+// reads the response. The handler may have returned long before.
 func TestUntakenAnswers(t *testing.T) {
 	const most, calls = 100, 1000
 	w := newWorld(t, Options{ConcurrentStreams: most})

@@ -113,8 +113,8 @@ func TestDrainRefusesNobody(t *testing.T) {
 	})
 }
 
-// TestWaitUnused checks that WaitUnused returns at once if the server has long been unused. It
-// stops with its context, and a returning proxy restarts the wait.
+// TestWaitUnused checks that WaitUnused returns at once if the server has long been unused.
+// WaitUnused stops with its context, and a returning proxy restarts the wait.
 func TestWaitUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Drain: 1000 * time.Hour})

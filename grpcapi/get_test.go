@@ -132,7 +132,7 @@ func TestFirstFrameEndsWithItsClient(t *testing.T) {
 }
 
 // TestEmptyWhilePending checks that a set that becomes empty while a cluster is pending is held
-// back. It is held back for as long as a first message.
+// back. An empty set is held back for as long as a first message.
 func TestEmptyWhilePending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})

@@ -84,8 +84,8 @@ func from(ctx context.Context, addr string) context.Context {
 }
 
 // TestTap checks that calls count until their context ends. At the limit, the client with the most
-// calls is refused, and other addresses are served. gRPC starts a call with a deadline before it is
-// refused.
+// calls is refused, and other addresses are served. A call with a deadline is refused only after
+// gRPC has started the call.
 func TestTap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Streams: 10})

@@ -48,8 +48,8 @@ func (o *overflows) count(labels ...string) int {
 	return int(one.n)
 }
 
-// TestOverflowsAreBounded checks that stalls of many names create at most maxOverflows series. They
-// do not evict a series that keeps counting, and end with the service.
+// TestOverflowsAreBounded checks that stalls of many names create at most maxOverflows series.
+// Stalls do not evict a series that keeps counting, and the series end with the service.
 func TestOverflowsAreBounded(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	table.Define(web, &federation.Definition{Members: []federation.Member{{Service: web}}})

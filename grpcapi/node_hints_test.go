@@ -191,10 +191,10 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestNodeHintsCost compares the costs of node hints and zone hints, without gRPC. There is a
-// stream from each node. All Pods are replaced one after the other, and then one endpoint briefly
-// has no hint. The test checks the number of views. If Pods run on a quarter of the nodes,
-// replacing them must send no more bytes than with zone hints.
+// TestNodeHintsCost compares the costs of node hints and zone hints, without gRPC. Each node has
+// one stream. All Pods are replaced one after the other, and then one endpoint briefly has no hint.
+// The test checks the number of views. If Pods run on a quarter of the nodes, replacing them must
+// send no more bytes than with zone hints.
 func TestNodeHintsCost(t *testing.T) {
 	nodes := *hintNodes
 	for _, endpoints := range []int{nodes / 4, nodes} {

@@ -72,8 +72,8 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestConflation checks that a slow proxy gets one step for all sets that it missed. It never sees
-// endpoints that were added and removed meanwhile.
+// TestConflation checks that a slow proxy gets one step for all sets that it missed. The proxy
+// never sees endpoints that were added and removed meanwhile.
 func TestConflation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -293,7 +293,7 @@ type fanout struct {
 	stop   context.CancelFunc
 }
 
-// void is the transport of a stream. It counts messages and discards them.
+// void is the transport of a stream. void counts messages and discards them.
 type void struct{ f *fanout }
 
 func (v *void) SendMsg(any) error {
@@ -305,8 +305,8 @@ func (v *void) SendMsg(any) error {
 
 func (v *void) WriteStatus(*status.Status) error { return nil }
 
-// newFanout opens n Get streams of a service with 50 endpoints in each of three clusters. It waits
-// until all streams have their first message.
+// newFanout opens n Get streams of a service with 50 endpoints in each of three clusters. All
+// streams then have their first message.
 func newFanout(t testing.TB, n int) *fanout {
 	f := &fanout{world: newWorld(t, Options{Pace: -1, Messages: wire.Options{H2Upgrade: true}, Log: zap.NewNop()})}
 	for i, c := range []federation.ClusterName{"", "east", "north"} {

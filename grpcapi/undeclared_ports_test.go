@@ -144,8 +144,8 @@ func TestIdleViewsWhilePending(t *testing.T) {
 	})
 }
 
-// TestRefusedViewsAreNotShared checks that a stream is served when a port is free. This holds even
-// if an earlier refused stream of its port is still open.
+// TestRefusedViewsAreNotShared checks that a stream is served when a port is free. An earlier
+// refused stream of the port does not matter, even if it is still open.
 func TestRefusedViewsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})

@@ -23,7 +23,7 @@ func (w *world) views(t *testing.T, all, idle int) {
 }
 
 // TestFramesAreShared checks that streams with the same key send the same bytes, in first messages
-// and in steps. This also holds after they missed the same sets.
+// and in steps. Streams that missed the same sets also send the same bytes.
 func TestFramesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -180,7 +180,7 @@ func TestStepsAreBounded(t *testing.T) {
 }
 
 // TestFirstMessagesAreShared checks that streams that begin with the newest set share its messages.
-// Those of large sets are shared only for a while.
+// The messages of large sets are shared only for a while.
 func TestFirstMessagesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := func(version uint64, endpoints int) *federation.Set {

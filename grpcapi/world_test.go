@@ -150,8 +150,8 @@ func (c *cluster) Declares(id federation.ServiceID, port uint16) bool {
 	return c.shares[id].State == federation.Present && (c.declared == nil || slices.Contains(c.declared, port))
 }
 
-// at returns the share of a port. Its endpoints have port 80 if the port is declared, and otherwise
-// the given port.
+// at returns the share of a port. The share's endpoints have port 80 if the port is declared, and
+// otherwise the given port.
 func (c *cluster) at(s federation.Share, id federation.ServiceID, port uint16) federation.Share {
 	if s.State != federation.Present || c.Declares(id, port) {
 		return s
@@ -190,7 +190,7 @@ type directory struct {
 	*destinations
 }
 
-// nodes holds the zones of nodes.
+// nodes stores the zone of each node.
 type nodes struct {
 	mu     sync.Mutex
 	zones  map[string]*federation.Latest[string]
@@ -332,8 +332,8 @@ func lines(messages []received) string {
 	return strings.Join(all, "; ")
 }
 
-// caller is a proxy without a network. It is the transport of its stream and stores the received
-// messages.
+// caller is a proxy without a network. A caller is the transport of its stream and stores the
+// received messages.
 type caller struct {
 	ctx    context.Context
 	cancel context.CancelFunc

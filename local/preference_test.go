@@ -286,8 +286,8 @@ func TestPreference(t *testing.T) {
 	}
 }
 
-// TestPreferenceIsShared checks that Services without annotations share the default preference. It
-// then costs each Service only a pointer.
+// TestPreferenceIsShared checks that Services without annotations share the default preference.
+// Sharing costs each Service only a pointer.
 //
 // Behaviours: PR-18.
 func TestPreferenceIsShared(t *testing.T) {

@@ -398,8 +398,8 @@ func TestPanicOfProfile(t *testing.T) {
 	})
 }
 
-// TestPanicOfProfileWatchedAnew checks that a profile without watches is not built again. It also
-// checks that a new watch with the same key gets the current profile.
+// TestPanicOfProfileWatchedAnew checks that a profile without watches is not built again. The test
+// also checks that a new watch with the same key gets the current profile.
 func TestPanicOfProfileWatchedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startSupervisor(t)

@@ -126,7 +126,7 @@ func (p *gatewayProcess) get(path string) string {
 // listens reports whether the replica listens on the address for proxies.
 func (p *gatewayProcess) listens() bool { return cmdtest.Listens(p.addr) }
 
-// follow runs "isthmus get" on the replica until quit receives a signal. It returns once the
+// follow runs "isthmus get" on the replica until quit receives a signal. follow returns once the
 // command has printed endpoints.
 func (p *gatewayProcess) follow(t *testing.T) (live *cmdtest.Output, quit chan os.Signal, end chan int) {
 	t.Helper()
@@ -204,8 +204,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestProcessWithoutAPI checks that a replica reports a local cluster that does not respond, does
-// not become ready, and still ends on a signal.
+// TestProcessWithoutAPI checks a replica whose local cluster does not respond. The replica reports
+// the cluster, does not become ready, and still ends on a signal.
 func TestProcessWithoutAPI(t *testing.T) {
 	p := startProcess(t, cmdtest.FreeAddr(t), "--default-opaque-ports=25,x,80-90", "--outbound-transport-mode=x")
 	var page adminapi.Clusters
@@ -388,8 +388,8 @@ func simLink(t *testing.T, name string, remote *apisim.Server, network string) *
 	}
 }
 
-// seriesOf counts the series of a cluster in a scrape by name. It omits series of a service or of
-// one address of a gateway.
+// seriesOf counts the series of a cluster in a scrape by name. Series of a service or of one
+// address of a gateway are not counted.
 func seriesOf(metrics, cluster string) (count map[string]int, sum int) {
 	count = make(map[string]int)
 	for line := range strings.Lines(metrics) {

@@ -58,7 +58,7 @@ func TestRunbookHasAlerts(t *testing.T) {
 }
 
 // TestRunbookHasWords checks that the runbook explains each word that isthmus check, clusters and
-// explain print. It must not name verdicts or checks that do not exist.
+// explain print. The runbook must not name verdicts or checks that do not exist.
 func TestRunbookHasWords(t *testing.T) {
 	text := runbook(t)
 	verdicts := []string{}

@@ -95,7 +95,8 @@ func countZones(list []*federation.Endpoint) zoneCounts {
 }
 
 // share checks that a group has its share of the m first endpoints. The group may have at most one
-// endpoint more. It may have fewer only if the shares of other groups are rounded up.
+// endpoint more. A group may have fewer endpoints only if the shares of other groups are rounded
+// up.
 func share(t *rapid.T, group string, has, of, m, all, groups int) {
 	due := float64(m) * float64(of) / float64(all)
 	if f := float64(has); f > due+1 || f < due-float64(groups) || m >= groups && has == 0 {

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestEndlessCanceled checks that endless lists encode no object after the request has ended. Otherwise handlers would
-// still run after Server.Close.
+// TestEndlessCanceled checks that endless lists encode no object after the request has ended.
+// Without this check, handlers would still run after Server.Close.
 func TestEndlessCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

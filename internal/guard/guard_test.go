@@ -145,19 +145,19 @@ func TestPlain(t *testing.T) {
 	asked := 0
 	count := func(w http.ResponseWriter, _ *http.Request) { asked++; io.WriteString(w, "{}") }
 	if _, _, err := ask(t, true, "/x", "SECRET", count); !errors.Is(err, errPlain) || asked != 0 {
-		t.Errorf("asked %d times, %v", asked, err)
+		t.Errorf("%d requests, %v", asked, err)
 	}
 	w := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		count(w, r)
 	}
 	if status, _, err := ask(t, true, "/x", "", w); err != nil || status != 200 || asked != 1 {
-		t.Errorf("asked %d times, status %d, %v", asked, status, err)
+		t.Errorf("%d requests, status %d, %v", asked, status, err)
 	}
 }
 
 // FuzzJSON checks that JSON counts the same parts as a decoder and passes all bytes through. With a
-// limit that is one lower, JSON must fail.
+// limit that is lower by one, JSON must fail.
 func FuzzJSON(f *testing.F) {
 	for _, text := range []string{
 		"", "1", "[1,{\"a\":[]}]", `{"a":"\"}]","b":[[],[1, 2]]}`, "[}", `"\`, "[,]", "{},{}", "[[],[ ],{}]",
@@ -214,7 +214,7 @@ func countValue(t *testing.T, d *json.Decoder, n *Limits) {
 	}
 }
 
-// TestCertificate checks that a certificate of another authority is told from other bad
+// TestCertificate checks that a certificate of another authority is distinguished from other bad
 // certificates and errors.
 func TestCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())

@@ -23,8 +23,8 @@ func work(t *testing.T, d *Dirty[string], n int, handle func(string, time.Time))
 	return func() { stop(); all.Wait() }
 }
 
-// TestOthersDoNotWait checks that a tenant whose slow key is added again and again does not hold up
-// others. They wait only for the key in progress, and then take turns.
+// TestOthersDoNotWait checks that a tenant whose slow key is added repeatedly does not delay
+// others. Other tenants wait only for the key in progress, and then take turns.
 func TestOthersDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDirty[string]()
@@ -45,7 +45,7 @@ func TestOthersDoNotWait(t *testing.T) {
 		time.Sleep(time.Second)
 		end()
 		if handled != 100 {
-			t.Errorf("%d of 100 were handled within a second", handled)
+			t.Errorf("%d of 100 keys were handled within a second", handled)
 		}
 	})
 }
@@ -147,7 +147,7 @@ func tenantOf(key string) string {
 	return tenant
 }
 
-// TestForgotten checks that tenants that come and go leave nothing behind while one tenant always has work.
+// TestForgotten checks that former tenants leave nothing behind while one tenant always has work.
 func TestForgotten(t *testing.T) {
 	q := newTestTurns()
 	q.add("busy/0")
@@ -161,12 +161,13 @@ func TestForgotten(t *testing.T) {
 		}
 	}
 	if n := len(q.tenants) + len(q.order); n > 10 {
-		t.Errorf("%d are left", n)
+		t.Errorf("%d tenants are still cached", n)
 	}
 }
 
-// TestTurnsAgainstList checks that len is 0 if and only if pop returns nothing, that no key is lost or made up, that a
-// tenant's keys keep their order, and that no other tenant gets two turns while a tenant can start a key.
+// TestTurnsAgainstList compares turns with lists. len is 0 if and only if pop returns nothing. No
+// key is lost or invented, and a tenant's keys keep their order. No other tenant gets two turns
+// while a tenant can start a key.
 func TestTurnsAgainstList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := newTestTurns()
@@ -188,13 +189,13 @@ func TestTurnsAgainstList(t *testing.T) {
 				some := q.len() > 0
 				o, key, ok := q.pop()
 				if ok != may || some != may {
-					t.Fatalf("took %q: %v, len above 0: %v, should be %v", key, ok, some, may)
+					t.Fatalf("pop %q: %v, len above 0: %v, want %v", key, ok, some, may)
 				}
 				if !ok {
 					continue
 				}
 				if len(waiting[o]) == 0 || waiting[o][0] != key || busy[o] {
-					t.Fatalf("took %s while %v waits, and busy is %v", key, waiting[o], busy[o])
+					t.Fatalf("pop returned %s while %v is waiting, and busy is %v", key, waiting[o], busy[o])
 				}
 				waiting[o] = waiting[o][1:]
 				busy[o] = true

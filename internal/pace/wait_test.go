@@ -11,12 +11,12 @@ func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		if !Sleep(t.Context(), time.Hour) || time.Since(began) != time.Hour {
-			t.Errorf("it has ended after %v", time.Since(began))
+			t.Errorf("Sleep returned after %v", time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if Sleep(ctx, time.Hour) || time.Since(began) != time.Hour+time.Minute {
-			t.Errorf("it has not ended with the context, but after %v", time.Since(began))
+			t.Errorf("Sleep did not return with the context, but after %v", time.Since(began))
 		}
 	})
 }

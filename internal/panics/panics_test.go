@@ -34,8 +34,9 @@ func supervised(t *testing.T, f func(*Supervisor, *observer.ObservedLogs)) {
 	})
 }
 
-// TestPauses checks that work that keeps panicking is retried after 1 s, and then after twice the
-// previous pause, up to 5 min. After a success, the next pause is 1 s again.
+// TestPauses checks the pauses before retries of work that keeps panicking. The first pause is 1 s,
+// and each pause is twice the previous one, up to 5 min. After a success, the next pause is 1 s
+// again.
 func TestPauses(t *testing.T) {
 	supervised(t, func(s *Supervisor, _ *observer.ObservedLogs) {
 		broken := true
@@ -61,7 +62,7 @@ func TestPauses(t *testing.T) {
 				seconds = append(seconds, at/time.Second)
 			}
 			if !slices.Equal(seconds, want) {
-				t.Errorf("tried after %v s, want %v", seconds, want)
+				t.Errorf("tries after %v s, want %v", seconds, want)
 			}
 			broken = false
 			if list := s.Failures(); len(list) != 1 || list[0].Panics != len(want) || list[0].Panic != "boom" ||
@@ -87,11 +88,11 @@ func TestOthersAreNotRetried(t *testing.T) {
 		other.Service.Name = "api"
 		s.Do(other, func() {}, again)
 		if len(s.Failures()) != 1 {
-			t.Error("the success of other work has ended the failure")
+			t.Error("the success of other work ended the failure")
 		}
 		s.Do(web, func() {}, again)
 		if len(s.Failures()) != 0 {
-			t.Error("a success has not ended the failure")
+			t.Error("a success did not end the failure")
 		}
 		time.Sleep(time.Hour)
 	})
@@ -141,10 +142,10 @@ func TestLoggedOnceAnHour(t *testing.T) {
 			t.Errorf("logged %v", fields)
 		}
 		if text := fmt.Sprint(fields["panic"]); len(text) > 600 || strings.Contains(text, "\x1b") {
-			t.Errorf("logged as %d bytes: %q", len(text), text)
+			t.Errorf("logged text of %d bytes: %q", len(text), text)
 		}
 		if s.Count(Service) != 300 || s.Count(Stream) != 0 {
-			t.Errorf("counted %d and %d", s.Count(Service), s.Count(Stream))
+			t.Errorf("the counts are %d and %d", s.Count(Service), s.Count(Stream))
 		}
 	})
 }
@@ -183,7 +184,7 @@ func TestWithinAPanic(t *testing.T) {
 			t.Errorf("recovered %v", reason)
 		}
 		if len(s.Failures()) != 0 {
-			t.Error("the work has failed")
+			t.Error("the work failed")
 		}
 	}()
 	defer s.Do(web, func() {}, func() {})

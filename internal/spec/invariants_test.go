@@ -46,9 +46,9 @@ func text(list []Endpoint) string {
 	return strings.Join(words, " ")
 }
 
-// TestInvariants checks the promises of docs/preference.md for random histories. Needed tiers come
-// into use at once. If any endpoint is ready, clients get endpoints. Tiers that are not needed are
-// gone once their time is over.
+// TestInvariants checks the promises of docs/preference.md for random histories. Needed tiers are
+// used at once. If any endpoint is ready, clients get endpoints. Unneeded tiers are no longer used
+// once their time is over.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -745,8 +745,8 @@ func TestReadWhileWriting(t *testing.T) {
 	})
 }
 
-// TestFuture checks that a copy with a time in the future is not used. It is also stored no longer
-// than a copy with a time in the past.
+// TestFuture checks that a copy with a time in the future is not used. A copy with a time in the
+// future is stored no longer than a copy with a time in the past.
 func TestFuture(t *testing.T) {
 	for name, x := range map[string]struct {
 		written, lost time.Duration // relative to now
@@ -824,8 +824,8 @@ func TestOutageEndsBeforeWrite(t *testing.T) {
 	})
 }
 
-// TestSlowWrites checks an API server that is too slow for a copy to be written in time. The leader
-// retries with increasing delays and deletes the incomplete copies.
+// TestSlowWrites checks copies with an API server that is too slow. The leader retries with
+// increasing delays and deletes the incomplete copies.
 func TestSlowWrites(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var slow atomic.Bool

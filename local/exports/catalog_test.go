@@ -138,8 +138,8 @@ func TestReadReduced(t *testing.T) {
 }
 
 // TestReadMCS checks which fields of ServiceExports and ServiceImports are cached. Conditions are
-// cached for the local cluster only. Only the manager is cached for ServiceImports of other
-// programs.
+// cached for the local cluster only. For ServiceImports of other programs, only the manager is
+// cached.
 func TestReadMCS(t *testing.T) {
 	export := &mcs.ServiceExport{
 		ObjectMeta: shopMeta("web"),
@@ -168,7 +168,7 @@ func TestReadMCS(t *testing.T) {
 	}
 }
 
-// TestWorld checks the World built from two synced clusters. It also checks that the World is
+// TestWorld checks the World built from two synced clusters. The test also checks that the World is
 // unknown until Namespaces and link Secrets are listed.
 func TestWorld(t *testing.T) {
 	c := newCatalog(true)

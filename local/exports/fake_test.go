@@ -267,8 +267,8 @@ type pointer[O any] interface {
 	DeepCopy() *O
 }
 
-// kind stores the objects of one kind like an API server. It sets UIDs and versions, and rejects
-// writes of an older version.
+// kind stores the objects of one kind like an API server. A kind sets UIDs and versions, and
+// rejects writes of an older version.
 type kind[T pointer[O], O any] struct {
 	asked  func(verb string, id plan.ID) error // is called before each request; an error fails the request
 	stored func(verb string, o T)              // is called with each stored or deleted object, which it may change

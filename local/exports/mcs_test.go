@@ -87,7 +87,7 @@ func TestConditions(t *testing.T) {
 }
 
 // TestConditionsOfTwo checks that conditions that another controller reverts twice are left to that
-// controller. They are written again once Isthmus wants other conditions.
+// controller. The conditions are written again once Isthmus wants other conditions.
 func TestConditionsOfTwo(t *testing.T) {
 	inMCS(t, nil, []string{"web"}, func(w *world, _ *leadership) {
 		undo := func() []string {
@@ -127,8 +127,8 @@ func TestConditionsOfTwo(t *testing.T) {
 	})
 }
 
-// TestPruned checks that fields that an older version of a kind drops count as written. Otherwise
-// they would be written repeatedly.
+// TestPruned checks that fields that an older version of a kind drops count as written. If dropped
+// fields counted as missing, the object would be written repeatedly.
 func TestPruned(t *testing.T) {
 	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, leadership *leadership) {
 		w.change(func() {
@@ -185,8 +185,8 @@ func TestPruned(t *testing.T) {
 	})
 }
 
-// TestImportsForbidden checks a leader without permission to write ServiceImports. It still writes
-// Services for labels, and writes ServiceImports once they are permitted.
+// TestImportsForbidden checks a leader without permission to write ServiceImports. The leader still
+// writes Services for labels, and writes ServiceImports once the writes are permitted.
 func TestImportsForbidden(t *testing.T) {
 	inMCS(t, []string{"west"}, nil, func(w *world, leadership *leadership) {
 		w.change(func() {
@@ -243,8 +243,8 @@ func TestNoStatus(t *testing.T) {
 	}
 }
 
-// TestImportDeleted checks that a ServiceImport without exports is deleted. It stays if another
-// client takes it over between the read and the delete.
+// TestImportDeleted checks that a ServiceImport without exports is deleted. The ServiceImport stays
+// if another client takes it over between the read and the delete.
 func TestImportDeleted(t *testing.T) {
 	for _, takenOver := range []bool{false, true} {
 		inMCS(t, []string{"west"}, nil, func(w *world, _ *leadership) {

@@ -126,7 +126,7 @@ type events struct {
 
 func (e *events) Close() error { return nil }
 
-// Next returns the next change of a Link. It ends the watch once Links cannot be read.
+// Next returns the next change of a Link. Next ends the watch once Links cannot be read.
 func (e *events) Next(each func(decode.Event[*decode.Link]) error) error {
 	for {
 		e.mu.Lock()
@@ -255,8 +255,8 @@ func (a *api) wantLease(name string, want plan.Lease) {
 	}
 }
 
-// wantSelected checks which labels the selectors of a cluster match. want lists matches in the form
-// "mirror KEY=VALUE; " and "federated KEY=VALUE; ".
+// wantSelected checks which labels the selectors of a cluster match. The string want lists the
+// matches in the form "mirror KEY=VALUE; " and "federated KEY=VALUE; ".
 func (a *api) wantSelected(cluster, want string) {
 	a.t.Helper()
 	s := a.Selectors(cluster)

@@ -187,7 +187,7 @@ func TestFlapping(t *testing.T) {
 				w.change(func() { flap(w, i) })
 				time.Sleep(10 * time.Millisecond)
 			}
-			// The writes come after 0, 1, 3, 7, 15 and 31 s. There is at most one more.
+			// The writes come after 0, 1, 3, 7, 15 and 31 s. At most one more write follows.
 			if got := w.take(); len(got) < 4 || len(got) > 7 {
 				t.Errorf("%s: %d writes within a minute: %q", name, len(got), got)
 			}
@@ -195,8 +195,8 @@ func TestFlapping(t *testing.T) {
 	}
 }
 
-// TestRun checks that the Writer takes no Lease while there is nothing to write. It releases the
-// Lease a minute after all objects are gone.
+// TestRun checks that the Writer takes no Lease while there is nothing to write. The Writer
+// releases the Lease a minute after all objects are gone.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

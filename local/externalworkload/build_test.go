@@ -104,7 +104,7 @@ type world struct {
 	names  int
 }
 
-// apply executes a plan like an API server. It calls the functions after each write.
+// apply executes a plan like an API server. After each write, apply calls the given functions.
 func (w *world) apply(p plan, after ...func()) {
 	w.t.Helper()
 	written := func() {

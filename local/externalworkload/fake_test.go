@@ -268,7 +268,7 @@ type replica struct {
 	stop     func() // ends Run and waits for it
 }
 
-// running runs a test in a bubble. Its replica has already written vm-1 and vm-2 of Service web.
+// running runs a test in a bubble. The replica has already written vm-1 and vm-2 of Service web.
 func running(t *testing.T, test func(r *replica)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, log := observer.New(zap.DebugLevel)

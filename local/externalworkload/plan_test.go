@@ -284,8 +284,8 @@ func TestNoneMissing(t *testing.T) {
 	}
 }
 
-// TestWriteFirst checks a slice that temporarily keeps endpoints for other slices. It has no more
-// endpoints than API servers accept.
+// TestWriteFirst checks a slice that temporarily keeps endpoints for other slices. The slice has no
+// more endpoints than API servers accept.
 func TestWriteFirst(t *testing.T) {
 	svc, w := aService("web", "80/8080"), &world{t: t}
 	s := w.put(svc, aWorkload("vm-1", "10.0.0.1", "8080"))

@@ -80,8 +80,8 @@ func inTwoSlices(t *testing.T) (*corev1.Service, testLeadership) {
 	return svc, leadership
 }
 
-// TestExchange checks that one sync corrects two slices that exchange a workload. It writes one of
-// them twice.
+// TestExchange checks that one sync corrects two slices that exchange a workload. The sync writes
+// one of the slices twice.
 func TestExchange(t *testing.T) {
 	svc, leadership := inTwoSlices(t)
 	leadership.workloads = slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"))

@@ -21,7 +21,7 @@ import (
 )
 
 // TestWrites checks that a leader soon writes each difference in one write, and writes nothing
-// else. It releases the Lease at the end.
+// else. The leader releases the Lease at the end.
 //
 // Behaviours: EW-07.
 func TestWrites(t *testing.T) {
@@ -183,8 +183,8 @@ func gathered(t *testing.T, r *replica, name string) float64 {
 	return 0
 }
 
-// TestFails checks that a Service whose slices cannot be written is retried indefinitely. It does
-// not delay other Services, and none of its slices is deleted meanwhile.
+// TestFails checks that a Service whose slices cannot be written is retried indefinitely. Other
+// Services are not delayed, and no slice of the failing Service is deleted meanwhile.
 func TestFails(t *testing.T) {
 	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "endpointslices"}, "x", errors.New("going"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -223,7 +223,7 @@ func TestFails(t *testing.T) {
 }
 
 // TestNoWorkloads checks that slices do not change while ExternalWorkloads cannot be read. The
-// problem is shown in the status. It is logged once unless the kind does not exist.
+// problem is shown in the status. The problem is logged once unless the kind does not exist.
 func TestNoWorkloads(t *testing.T) {
 	resource := schema.GroupResource{Resource: workloadsName}
 	for lines, err := range []error{
@@ -260,8 +260,8 @@ func TestNoLongerReady(t *testing.T) {
 	}
 }
 
-// TestConcerned checks which Services a change of a workload concerns. They are determined in the
-// namespace's turn.
+// TestConcerned checks which Services a change of a workload concerns. The Services are determined
+// in the namespace's turn.
 //
 // Behaviours: EW-23, EW-24, EW-25.
 func TestConcerned(t *testing.T) {
@@ -352,8 +352,8 @@ func TestManyServices(t *testing.T) {
 	}
 }
 
-// TestServiceChanged checks that a Service is marked if ExternalWorkloads may concern it. This must
-// not walk over other objects.
+// TestServiceChanged checks that a Service is marked if ExternalWorkloads may concern it. Marking a
+// Service must not walk over other objects.
 func TestServiceChanged(t *testing.T) {
 	web := aService("web", "80/8080")
 	for name, x := range map[string]struct {

@@ -69,8 +69,8 @@ func TestSlowWrite(t *testing.T) {
 	})
 }
 
-// TestStoodStill checks that no write begins if the last renewal is too old. This must hold even if
-// the timer that ends the leadership fires late.
+// TestStoodStill checks that no write begins if the last renewal is too old. No write may begin
+// even if the timer that ends the leadership fires late.
 func TestStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ctx := alone(t, &leaseClient{api: &leaseAPI{}}), t.Context()
@@ -187,8 +187,8 @@ func TestLeadership(t *testing.T) {
 }
 
 // TestReleased checks that a replica releases its Lease even if others edit the Lease at the same
-// time. If the holder is uncertain, the replica reads the Lease first. It does not change other
-// Leases.
+// time. If the holder is uncertain, the replica reads the Lease first. The replica does not change
+// other Leases.
 func TestReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &leaseAPI{}

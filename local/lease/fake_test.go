@@ -20,7 +20,7 @@ const leaseName = "writer"
 
 var errAway = errors.New("no answer")
 
-// leaseAPI is an API server with one Lease. It rejects writes of older versions of the Lease.
+// leaseAPI is an API server with one Lease. leaseAPI rejects writes of older versions of the Lease.
 type leaseAPI struct {
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease // nil if the Lease does not exist
@@ -171,8 +171,8 @@ func (c *leaseClient) config(identity string) Config {
 	}
 }
 
-// unreliable returns a way that delays requests while faults returns true. It also fails some
-// requests, loses responses, or executes requests after their context has ended.
+// unreliable returns a way that delays requests while faults returns true. Some requests fail, lose
+// their response, or are executed after their context has ended.
 func unreliable(random *rand.Rand, faults func() bool) way {
 	var mu sync.Mutex
 	roll := func(n int) int {

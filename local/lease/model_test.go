@@ -37,8 +37,8 @@ func (c *contenders) mayWrite() (names []string) {
 	return names
 }
 
-// begins records that a replica begins to lead. It fails the test if another replica may still
-// write.
+// begins records that a replica begins to lead. If another replica may still write, begins fails
+// the test.
 func (c *contenders) begins(name string, may func() bool) {
 	if others := c.mayWrite(); len(others) > 0 {
 		c.t.Errorf("%s begins while %v may write", name, others)
@@ -96,8 +96,8 @@ func (c *contenders) pass(d time.Duration) (without time.Duration) {
 }
 
 // TestContenders checks that at most one replica may write, whatever the API server responds and
-// the replicas' clocks show. Once the API server works, one replica may write soon. It is replaced
-// within seconds when it stops. The Lease counts each new holder.
+// the replicas' clocks show. Once the API server works, one replica may write soon. A stopped
+// replica is replaced within seconds. The Lease counts each new holder.
 func TestContenders(t *testing.T) {
 	leaderships, unled := 0, time.Duration(0)
 	for seed := range uint64(30) {

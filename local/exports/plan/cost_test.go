@@ -76,7 +76,7 @@ var forgedWorlds = []struct {
 }
 
 // TestCostGrowsWithSize checks that the memory that a plan allocates grows no faster than the
-// number of forged objects. It also checks that the memory that the plan retains is bounded.
+// number of forged objects. The test also checks that the memory that the plan retains is bounded.
 // BenchmarkForged measures the full sizes.
 func TestCostGrowsWithSize(t *testing.T) {
 	for _, w := range forgedWorlds {

@@ -12,9 +12,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestForgedClusters checks forged Services that name thousands of unlinked clusters. They must
-// neither delete objects of other namespaces nor prevent new exports from being written. The plan
-// tracks 250 of the forged Services, deletes none too early, and gives all of them one turn.
+// TestForgedClusters checks forged Services that name thousands of unlinked clusters. The forged
+// Services must neither delete objects of other namespaces nor prevent new exports from being
+// written. The plan tracks 250 of the forged Services, deletes none too early, and gives all of
+// them one turn.
 func TestForgedClusters(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror", "http=80")))
 	s.settle(t)
@@ -47,7 +48,8 @@ func TestForgedClusters(t *testing.T) {
 }
 
 // TestForgedHoldsNothing checks that forged Services that name a linked cluster do not count as
-// lost exports of that cluster. They delay only their own deletion, also under a new leader.
+// lost exports of that cluster. The forged Services delay only their own deletion, also under a new
+// leader.
 func TestForgedHoldsNothing(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		exports := []Export{export("web", "mirror federated", "http=80"), export("api", "mirror", "http=80")}
@@ -221,8 +223,8 @@ func TestLeaderOverLimits(t *testing.T) {
 }
 
 // TestMarkHasNoInfluence checks that an object with the mark influences only itself. Two worlds
-// differ only in the forged objects of one namespace. Their plans must agree about everything else,
-// over time and across changes of leader.
+// differ only in the forged objects of one namespace. The plans of both worlds must agree about
+// everything else, over time and across changes of leader.
 func TestMarkHasNoInfluence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plain := newSim(
@@ -370,7 +372,7 @@ func TestHugeObjects(t *testing.T) {
 }
 
 // FuzzIdentify checks that a plan reads a bounded part of the labels and annotations of a marked
-// Service. It also checks that repeated plans stop writing.
+// Service. The test also checks that repeated plans stop writing.
 func FuzzIdentify(f *testing.F) {
 	f.Add("x-east", "east", "x", "", "", "")
 	f.Add("x-federated", "", "", "x", "x@east,x@ghost", "label:a=b,annotation:c=d")

@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// TestImportOfHostileTraffic checks invalid traffic fields of the deciding export. They must not
-// make the API reject the derived Service, cause repeated writes, or make the Service large.
+// TestImportOfHostileTraffic checks invalid traffic fields of the deciding export. Invalid fields
+// must not make the API reject the derived Service, cause repeated writes, or make the Service
+// large.
 func TestImportOfHostileTraffic(t *testing.T) {
 	for _, tc := range []struct{ is, want Traffic }{
 		{
@@ -160,8 +161,8 @@ func marked(name string) *ServiceImport {
 }
 
 // TestServiceExportsGone checks a cluster that stops serving ServiceExports, or whose
-// ServiceExports cannot be read. Its members of ServiceImports stay until UnlinkedAfter has passed.
-// Its mirrors are removed at once.
+// ServiceExports cannot be read. The cluster's members of ServiceImports stay until UnlinkedAfter
+// has passed. The cluster's mirrors are removed at once.
 func TestServiceExportsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		seen, emptied, soon      bool
@@ -433,8 +434,8 @@ func TestUnusableIPs(t *testing.T) {
 }
 
 // TestReadyUntilTried checks that the condition Ready does not change until a new leader has tried
-// a write. It changes at once if the type of the ServiceImport changes. A headless ServiceImport is
-// ready even if another object has the name of its Service.
+// a write. Ready changes at once if the type of the ServiceImport changes. A headless ServiceImport
+// is ready even if another object has the name of its Service.
 func TestReadyUntilTried(t *testing.T) {
 	derived := ID{"shop", "web-clusterset"}
 	untried := func(string, ID) Attempt { return Attempt{} }
@@ -482,7 +483,8 @@ func TestReadyUntilTried(t *testing.T) {
 }
 
 // TestImportsGone checks that derived Services are deleted after a while if the cluster no longer
-// serves ServiceImports. They stay while that is unknown.
+// serves ServiceImports. Derived Services stay while it is unknown whether the cluster serves
+// ServiceImports.
 func TestImportsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		imports map[ID]*ServiceImport
@@ -543,7 +545,8 @@ func TestConflictStays(t *testing.T) {
 }
 
 // TestConditionsOfOneOnly checks two installations in one cluster. Only the installation that
-// manages the ServiceImport writes conditions. None does if another implementation manages it.
+// manages the ServiceImport writes conditions. Neither installation writes conditions if another
+// implementation manages the ServiceImport.
 func TestConditionsOfOneOnly(t *testing.T) {
 	first, second := newSim(cluster(
 		"", export("web", "import", "http=80"),
@@ -573,7 +576,8 @@ func TestConditionsOfOneOnly(t *testing.T) {
 }
 
 // TestOwnPreference checks that the local cluster's Service sets the preference of a derived
-// Service while it is exported. This also holds while the exports of another cluster are unknown.
+// Service while it is exported. The preference also stays while the exports of another cluster are
+// unknown.
 func TestOwnPreference(t *testing.T) {
 	const prefer, retries = "isthmus.io/prefer", "retry.linkerd.io/limit"
 	older, newer := export("web", "import", "http=80"), export("web", "import", "http=80")
@@ -645,7 +649,7 @@ func TestListable(t *testing.T) {
 }
 
 // TestUnlistedWithoutService checks that a ServiceImport reports a link that its status cannot
-// name. It does so even if another object has the name of its Service.
+// name. The link is reported even if another object has the name of the Service.
 func TestUnlistedWithoutService(t *testing.T) {
 	west, other := export("web", "import", "http=80"), export("web", "import", "http=80,admin=81")
 	s := newSim(cluster("west", west), cluster("eu.west", other))

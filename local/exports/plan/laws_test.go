@@ -75,9 +75,9 @@ func drawExports(t *rapid.T) (all []Export) {
 	return all
 }
 
-// TestLaws plays random worlds in which writes fail. Repeated plans must stop writing, never touch
-// objects without the mark, not depend on the order of their input, and keep what users have set.
-// They must end in the state that a world without failures would have.
+// TestLaws plays random worlds in which writes fail. Repeated plans must stop writing, and must not
+// depend on the order of their input. Plans must never touch objects without the mark, and must
+// keep what users have set. The final state must equal that of a world without failures.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim(

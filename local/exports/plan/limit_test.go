@@ -105,8 +105,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestLimitsOfSettings checks that settings replace the default limits. It also checks that the
-// plan reports the fullest link and namespace.
+// TestLimitsOfSettings checks that settings replace the default limits. The test also checks that
+// the plan reports the fullest link and namespace.
 func TestLimitsOfSettings(t *testing.T) {
 	s := newSim(cluster("east"), cluster("west"))
 	s.MaxPerLink, s.MaxPerNamespace = 10, 4

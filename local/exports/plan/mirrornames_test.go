@@ -7,7 +7,7 @@ import (
 )
 
 // colliding returns a world in which the mirrors of web-eu in west and of web in eu-west have the
-// same name. first is the link whose mirror is written first. The export of the other link follows.
+// same name. The mirror of the link first is written first. The export of the other link follows.
 func colliding(t *testing.T, first string) *sim {
 	exports := map[string]Export{
 		"west":    export("web-eu", "mirror", "http=80"),
@@ -21,8 +21,8 @@ func colliding(t *testing.T, first string) *sim {
 	return s
 }
 
-// TestMirrorNames checks that only link names decide which link's mirror gets a name. It does not
-// matter which export came first or exists at present.
+// TestMirrorNames checks that only link names decide which link's mirror gets a name. The age and
+// the presence of exports do not matter.
 func TestMirrorNames(t *testing.T) {
 	for _, first := range []string{"west", "eu-west"} {
 		s := colliding(t, first)
@@ -40,8 +40,8 @@ func TestMirrorNames(t *testing.T) {
 	}
 }
 
-// TestMirrorNameOfUnlinked checks that a link reserves its names whatever it exports, until
-// UnlinkedAfter has passed since its deletion.
+// TestMirrorNameOfUnlinked checks that a link reserves its mirror names until UnlinkedAfter has
+// passed since its deletion. The exports of the link do not matter.
 func TestMirrorNameOfUnlinked(t *testing.T) {
 	for _, exports := range []bool{true, false} {
 		s := colliding(t, "eu-west")
@@ -68,7 +68,7 @@ func TestMirrorNameOfUnlinked(t *testing.T) {
 }
 
 // TestMirrorLosesName checks that a mirror whose name passes to another link stays for
-// UnlinkedAfter. It is then deleted, and the mirror of the other link is a new Service.
+// UnlinkedAfter. The mirror is then deleted, and the mirror of the other link is a new Service.
 func TestMirrorLosesName(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		s := newSim(cluster("west", export("web-eu", "mirror", "http=80")), cluster("other"))

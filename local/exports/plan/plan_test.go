@@ -150,8 +150,8 @@ func TestLinkerd(t *testing.T) {
 		o.Labels["mine"] != "b" {
 		t.Errorf("the adopted Service is %+v", o)
 	}
-	// Values that equal a member's were copied. Excluded ones are removed, and the others follow
-	// the member. Values that differ belong to the user.
+	// Values that equal a member's were copied. Excluded values are removed, and other copied
+	// values follow the member. Values that differ belong to the user.
 	s.of("east").Exports[0].Service.Labels["team"] = "c"
 	s.settle(t)
 	if o := s.Services[mirror.ID]; o.Labels["team"] != "c" || o.Labels["mine"] != "b" ||
@@ -313,8 +313,8 @@ func TestUnusableLink(t *testing.T) {
 }
 
 // TestAdoptsExportedOnly checks that a plan does not adopt Services without exports, whether
-// Linkerd's service mirror or a user wrote them. It does not adopt a Service with a member that is
-// not exported either.
+// Linkerd's service mirror or a user wrote them. A Service with a member that is not exported is
+// not adopted either.
 func TestAdoptsExportedOnly(t *testing.T) {
 	byHand := func() *Service {
 		return &Service{ID: ID{"shop", "web-federated"},
@@ -498,7 +498,7 @@ func TestLinkWithoutDomain(t *testing.T) {
 }
 
 // TestNotLinkerds checks that a plan does not adopt Services that Linkerd's service mirror did not
-// write. It does not adopt Services that have changed since they were planned either.
+// write. Services that have changed since they were planned are not adopted either.
 func TestNotLinkerds(t *testing.T) {
 	federated := func(local, remote string) *Service {
 		o := &Service{ID: ID{"shop", "web-federated"},
@@ -604,7 +604,7 @@ func TestStartUnread(t *testing.T) {
 }
 
 // TestMembersTakenWhileUnlinked checks that the members of an unlinked cluster stay until
-// UnlinkedAfter has passed. They stay even if somebody removes their names from the derived
+// UnlinkedAfter has passed. The members stay even if somebody removes their names from the derived
 // Service.
 func TestMembersTakenWhileUnlinked(t *testing.T) {
 	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=80")))

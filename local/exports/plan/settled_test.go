@@ -89,8 +89,8 @@ func TestServiceReplaced(t *testing.T) {
 	}
 }
 
-// TestReplacedWhileLeaderChanges checks that the oldest export decides once its Service is back,
-// even if the new leader never saw that the Service was missing.
+// TestReplacedWhileLeaderChanges checks that the oldest export decides once its Service is back.
+// The new leader need not have seen that the Service was missing.
 func TestReplacedWhileLeaderChanges(t *testing.T) {
 	for name, c := range map[string]struct{ oldest, during Export }{
 		"port": {exportOf("http=80", 0), exportOf("http=82", 3)},
@@ -136,8 +136,8 @@ func TestReplacedWhileLeaderChanges(t *testing.T) {
 }
 
 // TestReplacedWhileAnotherIsMissing checks two exports whose Services are replaced. While one
-// Service is missing for a moment, a new leader decides nothing about the other export. The next
-// leader does not either.
+// Service is briefly missing, a new leader decides nothing about the other export. The next leader
+// does not either.
 func TestReplacedWhileAnotherIsMissing(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 0)),
@@ -164,8 +164,8 @@ func TestReplacedWhileAnotherIsMissing(t *testing.T) {
 	s.want(t, "web-clusterset", "admin=90,http=80 of local,east,west")
 }
 
-// TestMadeUpNameGivesWay checks that a port with a made-up name from a young export gives way to an
-// older export whose Service is back.
+// TestMadeUpNameGivesWay checks a port with a made-up name from a young export. The port gives way
+// to an older export whose Service is back.
 func TestMadeUpNameGivesWay(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=81", 0)),
@@ -180,7 +180,7 @@ func TestMadeUpNameGivesWay(t *testing.T) {
 }
 
 // TestNameMadeUpForSome checks that the oldest export with a port decides whether the port's name
-// was made up. An unnamed port of a younger export keeps no other ports out.
+// was made up. An unnamed port of a younger export does not exclude other ports.
 func TestNameMadeUpForSome(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("tcp-80=80", 0)),
@@ -205,7 +205,7 @@ func TestThirdReplaced(t *testing.T) {
 }
 
 // TestSettledValuesStay checks that a value stays when its export is deleted, while another export
-// has the value. This also holds for a new leader.
+// has the value. The value also stays under a new leader.
 func TestSettledValuesStay(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 0)),
@@ -450,8 +450,8 @@ func TestBlockedTwice(t *testing.T) {
 	s.want(t, "web-clusterset", "metrics=80,http=8080 of local,x-east,west")
 }
 
-// TestUnknownWhenLeaderChanges checks that a new leader does not attribute a port to a younger
-// export while the export with the port is unknown.
+// TestUnknownWhenLeaderChanges checks a port whose export is unknown when the leader changes. The
+// new leader does not attribute the port to a younger export.
 func TestUnknownWhenLeaderChanges(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 2)),

@@ -63,8 +63,9 @@ func (s *sim) of(name string) *Cluster {
 	return &s.Clusters[i]
 }
 
-// export returns the export of a Service in the namespace shop. as lists how it is exported
-// ("federated", "mirror", "import"), and ports has a form such as "http=80,admin=9090/UDP".
+// export returns the export of a Service in the namespace shop. The string as lists the kinds of
+// export: federated, mirror and import. The string ports has a form such as
+// "http=80,admin=9090/UDP".
 func export(name, as, ports string) Export {
 	id := ID{"shop", name}
 	e := Export{
@@ -109,7 +110,7 @@ func (s *sim) uid() string {
 	return fmt.Sprint(s.uids)
 }
 
-// pass makes one plan and applies it. It reports whether it has written anything.
+// pass makes one plan and applies it. pass reports whether the plan has written anything.
 func (s *sim) pass() bool {
 	s.last, s.memory = Make(s.World, s.memory)
 	before := len(s.writes)
@@ -152,7 +153,7 @@ func (s *sim) pass() bool {
 	return len(s.writes) > before
 }
 
-// refused reports whether a write fails. It records a write that succeeds.
+// refused reports whether a write fails. refused records a write that succeeds.
 func (s *sim) refused(write string) bool {
 	if s.refuse != nil && s.refuse(write) {
 		return true
@@ -458,8 +459,8 @@ func (s *sim) checkValid(t *rapid.T) {
 	}
 }
 
-// checkSpecified compares the written objects with the result of package spec for this world,
-// and their contents with those of the deciding members.
+// checkSpecified compares the written objects with the result of package spec for this world. The
+// contents of each object must equal those of its deciding member.
 func (s *sim) checkSpecified(t *rapid.T) {
 	specified := s.specified()
 	for _, namespace := range []string{"shop", "other", "kube-system"} {
@@ -510,7 +511,7 @@ func (s *sim) specified() spec.Written {
 }
 
 // compareImport compares a ServiceImport that these clusters export, and the members of its derived
-// Service. Its type and ports may be earlier ones.
+// Service. The type and ports of the ServiceImport may be earlier ones.
 func (s *sim) compareImport(t *rapid.T, id ID, clusters []string) {
 	var types []string
 	for _, of := range clusters {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestSingleStack checks that, while IPv6 is not served, a written Service becomes SingleStack if
-// its first IP is IPv4 and nobody else has set its policy. Once IPv6 is served, only Services that
-// Isthmus has made SingleStack change.
+// TestSingleStack checks written Services while IPv6 is not served. A Service becomes SingleStack
+// if its first IP is IPv4 and nobody else has set its policy. Once IPv6 is served, only Services
+// that Isthmus has made SingleStack change.
 func TestSingleStack(t *testing.T) {
 	const own = "true" // value of SingleStackKey
 	both, swapped := []string{"10.96.0.1", "fd00::1"}, []string{"fd00::1", "10.96.0.1"}

@@ -30,8 +30,8 @@ func TestRepeatsAreFolded(t *testing.T) {
 	})
 }
 
-// TestManyDoNotPushOutFew checks that frequent events do not displace other events. Examples are a
-// cluster that fails for ever new reasons, and thousands of services.
+// TestManyDoNotPushOutFew checks that frequent events do not displace other events. Frequent events
+// come from a cluster that fails for many reasons, or from thousands of services.
 func TestManyDoNotPushOutFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := NewEventLog()

@@ -364,8 +364,8 @@ func FuzzExplainQuery(f *testing.F) {
 	})
 }
 
-// TestExplainIsAwaited checks the default timeout of "isthmus explain". It is longer than a replica
-// may delay an explanation.
+// TestExplainIsAwaited checks the default timeout of "isthmus explain". The timeout is longer than
+// a replica may delay an explanation.
 func TestExplainIsAwaited(t *testing.T) {
 	longest := pageWait + explainWait + explainLimit
 	for _, v := range commands.All() {

@@ -21,8 +21,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestListPages checks that a list is sent once for each snapshot. It also checks that lists show
-// the same data as pages.
+// TestListPages checks that a list is sent once for each snapshot. The test also checks that lists
+// show the same data as pages.
 func TestListPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := adminapi.ServiceLine{Namespace: "shop", Name: "web", Kind: "federated", Serving: 1}

@@ -32,7 +32,7 @@ func goodInput() Input {
 	}}
 }
 
-// linkFound returns the results of some checks of a cluster, one per line. It fails the test if a
+// linkFound returns the results of some checks of a cluster, one per line. The test fails if a
 // result that is not OK has no hint.
 func linkFound(t *testing.T, s adminapi.ClusterStatus, checks ...string) (lines, hints []string) {
 	t.Helper()

@@ -101,8 +101,8 @@ func found(s Input) (bad []string) {
 	return bad
 }
 
-// TestLeftovers checks that leftover mirrors are named with the command that deletes them. If it is
-// unknown whether a service mirror still writes them, the result says so.
+// TestLeftovers checks that leftover mirrors are named with the command that deletes them. The
+// result also says if a service mirror may still write the mirrors.
 func TestLeftovers(t *testing.T) {
 	seen := goodInput()
 	seen.Leftovers = []adminapi.LeftoverMirrors{

@@ -258,8 +258,8 @@ func TestAdminWaits(t *testing.T) {
 	errs.Await(t, "isthmus services: interrupted\n")
 }
 
-// TestDocumentedFields checks that the help of a command names the type of its JSON output, and
-// that the documentation of the type explains each field.
+// TestDocumentedFields checks that the help of a command names the type of its JSON output. The
+// documentation of the type must explain each field.
 func TestDocumentedFields(t *testing.T) {
 	for help, output := range map[string]any{
 		exportsEnding: adminapi.ExportsOutput{}, clustersEnding: adminapi.ClustersOutput{},

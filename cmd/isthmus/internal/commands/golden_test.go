@@ -69,7 +69,7 @@ func TestGolden(t *testing.T) {
 }
 
 // runGolden runs commands that read the pages of a directory, at the time when the pages were
-// captured. It returns the output of the commands.
+// captured. The result is the output of the commands.
 func runGolden(t *testing.T, dir string, runs []string) string {
 	captured, err := http.ParseTime(strings.TrimSpace(readFile(t, filepath.Join(dir, "date"))))
 	if err != nil {

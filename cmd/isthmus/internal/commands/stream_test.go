@@ -58,8 +58,8 @@ func TestGetBatches(t *testing.T) {
 	}
 }
 
-// TestStreamWaits checks that a command says when it waits long for the first message of a stream,
-// and gives up after --timeout.
+// TestStreamWaits checks that a command prints that it is waiting for the first message of a
+// stream. After --timeout, the command returns an error.
 func TestStreamWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := session[pb.Update]{Target: Target{Timeout: 10 * time.Second}, state: &getState{},

@@ -19,8 +19,8 @@ import (
 	"isthmus/federation"
 )
 
-// TestCredentials checks credentials that a replica rejects in link Secrets. They work in a user's
-// kubeconfig, as in kubectl. Examples are programs, files, impersonation and a proxy.
+// TestCredentials checks credentials that a replica rejects in link Secrets. The credentials work
+// in a user's kubeconfig, as in kubectl. Examples are programs, files, impersonation and a proxy.
 func TestCredentials(t *testing.T) {
 	var mu sync.Mutex
 	var token, user string

@@ -25,8 +25,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// apiServer is an API server with one Pod. It passes the streams of each forwarded connection to a
-// function.
+// apiServer is an API server with one Pod. apiServer passes the streams of each forwarded
+// connection to a function.
 type apiServer struct {
 	websockets bool // upgrade only to WebSockets; otherwise only to SPDY
 
@@ -201,8 +201,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestFailure checks that a connection ends with the kubelet's message about the port, or with the
-// loss of the connection to the API server. The next connection works again.
+// TestFailure checks the errors of failed connections. The error is the kubelet's message about the
+// port, or the loss of the connection to the API server. The next connection works again.
 func TestFailure(t *testing.T) {
 	server := &apiServer{websockets: true, forward: func(data, failures httpstream.Stream) {
 		io.WriteString(failures, "dial tcp 127.0.0.1:9996: \x1b refused")
@@ -412,8 +412,8 @@ type resetConn struct{ net.Conn }
 
 func (resetConn) Read([]byte) (int, error) { return 0, syscall.ECONNRESET }
 
-// TestReasonAfterReset checks that a connection that was reset before the kubelet's message arrived
-// reports the message, and that the connection does not wait forever for a message.
+// TestReasonAfterReset checks a connection that is reset before the kubelet's message arrives. The
+// connection reports the message, but does not wait forever for a message.
 func TestReasonAfterReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &forwarder{Connection: openConnection{}, port: 9996, failed: make(chan struct{})}

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// After both sides have closed a connection, spdystream keeps goroutines for a second or
-	// longer. They send its error and wait for its streams.
+	// longer. The goroutines send the connection's error and wait for its streams.
 	const shutdown = "github.com/moby/spdystream.(*Connection).shutdown"
 	// If a connection ends while client-go opens its second stream, client-go waits up to 30 s for
 	// that stream. The goroutine that reads the first stream then never ends.

@@ -172,8 +172,8 @@ func TestTierMetrics(t *testing.T) {
 	check(0, 2, 2)
 }
 
-// scrapedWorld serves the metrics of a replica with 250 linked clusters of 1,000 endpoints each. It
-// has 1,000 federated services of 25 members, each with a Get stream from three zones.
+// scrapedWorld serves the metrics of a replica with 250 linked clusters of 1,000 endpoints each.
+// The replica has 1,000 federated services of 25 members, each with a Get stream from three zones.
 func scrapedWorld(b *testing.B) http.Handler {
 	registry, table := prometheus.NewRegistry(), federation.NewTable(federation.Options{})
 	server, err := grpcapi.New(table, cmdtest.Directory{}, grpcapi.Options{Registerer: registry, Log: zap.NewNop()})
@@ -240,8 +240,8 @@ func BenchmarkScrape(b *testing.B) {
 	b.ReportMetric(float64(answer.bytes), "B/answer")
 }
 
-// connect serves a Destination server on a loopback address until the benchmark ends. It returns a
-// connection to the server.
+// connect serves a Destination server on a loopback address until the benchmark ends. connect
+// returns a connection to the server.
 func connect(b *testing.B, server *grpcapi.Server) *grpc.ClientConn {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

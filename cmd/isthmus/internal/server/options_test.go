@@ -163,8 +163,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestPreferenceFlags checks that the four flags define one preference. It also checks the values
-// of the flag for standings.
+// TestPreferenceFlags checks that the four flags define one preference. The test also checks the
+// values of the flag for standings.
 //
 // Behaviours: PR-30, CS-16, CS-17.
 func TestPreferenceFlags(t *testing.T) {

@@ -28,8 +28,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// apiServer is an API server that stores objects in memory. Tests use its URL in a kubeconfig, so that
-// they run commands as a user does.
+// apiServer is an API server that stores objects in memory. Tests use the URL of the server in a
+// kubeconfig, and run commands like a user.
 type apiServer struct {
 	url     string
 	hostile map[string]http.HandlerFunc // handlers that take precedence, by method and path
@@ -162,8 +162,8 @@ func (s *apiServer) list(r *http.Request) any {
 	return map[string]any{"items": items}
 }
 
-// create stores a new object of a collection. As real API servers do, create completes a generated
-// name, and adds a token to a Secret for the token of a ServiceAccount.
+// create stores a new object of a collection. Like a real API server, create completes a generated
+// name, and adds the token to a token Secret of a ServiceAccount.
 func (s *apiServer) create(collection string, sent []byte) *unstructured.Unstructured {
 	o := new(unstructured.Unstructured)
 	json.Unmarshal(sent, &o.Object)

@@ -356,8 +356,8 @@ func TestSameServer(t *testing.T) {
 	}
 }
 
-// TestAwaitReplicas checks that a missing replica is an error at once, and that a replica that does
-// not follow is an error after the timeout.
+// TestAwaitReplicas checks that a missing replica causes an error at once. A replica that does not
+// follow causes an error after the timeout.
 func TestAwaitReplicas(t *testing.T) {
 	page := `{"clusters":[{"cluster":"east","secret":"s","state":"unreachable","reason":"dial \u001b"}]}`
 	wait := func(admin, timeout string) error {
@@ -451,7 +451,7 @@ func TestDomains(t *testing.T) {
 	if d := parseDomains("clusterDomain: &a b.test\nidentityTrustDomain: *a"); d != (domains{cluster: "b.test"}) {
 		t.Errorf("%+v", d)
 	}
-	// Decoding reports an error for each pair of equal keys, which would take gigabytes here.
+	// Decoding reports an error for each pair of equal keys, which would use gigabytes here.
 	if d := parseDomains("identityTrustDomain: a.test\n" + strings.Repeat("x:\n",
 		50_000)); d != (domains{trust: "a.test"}) {
 		t.Errorf("%+v", d)
@@ -480,8 +480,8 @@ func TestWarnOfClashes(t *testing.T) {
 	}
 }
 
-// TestRevocationCounts checks that a revocation deletes the tokens of its own link. It counts every
-// other Secret with a token of the account, whoever created the Secret.
+// TestRevocationCounts checks that a revocation deletes the tokens of its own link. The revocation
+// counts every other Secret with a token of the account, whoever created the Secret.
 func TestRevocationCounts(t *testing.T) {
 	mine := linkKey{link: "east", namespace: "linkerd", by: "uid-west"}
 	theirs := linkKey{link: "east", namespace: "other", by: "uid-west"}
