@@ -499,7 +499,7 @@ var faults = []fault{
 			},
 			finding{
 				"failure api emea: " + unauthorizedOrClosed,
-				".*whether its credentials are still valid; to renew the link: isthmus link emea .*",
+				".*whether the credentials are still valid; to renew the link: isthmus link emea .*",
 			},
 			finding{
 				"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; " +
@@ -528,7 +528,7 @@ var faults = []fault{
 			},
 			finding{
 				"failure api latam: " + unauthorizedOrClosed,
-				".*whether its credentials are still valid; to renew the link: isthmus link latam .*",
+				".*whether the credentials are still valid; to renew the link: isthmus link latam .*",
 			},
 			finding{
 				"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired " +

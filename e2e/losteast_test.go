@@ -375,7 +375,7 @@ func (l *lostEast) awaitNotCopied(t *testing.T, reason string) (cluster string) 
 	isthmus, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
 	run := runVerb(t, isthmus, "check", "--admin", addr)
-	want := cluster + ": the stale cluster could not be copied: " + reason
+	want := cluster + ": the cache of the stale cluster could not be copied: " + reason
 	if !strings.Contains(run.stdout, want) {
 		t.Errorf("isthmus check does not print %q:\n%s%s", want, run.stdout, run.stderr)
 	}

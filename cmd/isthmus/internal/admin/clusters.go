@@ -89,8 +89,8 @@ func (h clustersHandler) all() adminapi.Clusters {
 		})
 	}
 
-	// Add the rejected requests of all parts to the status of the local cluster, which contains
-	// only rejected lists and watches.
+	// The status of the local cluster contains only rejected lists and watches. Add the other
+	// rejected requests of this replica.
 	refused := slices.Clone(h.Links.LocalRefused())
 	if h.SliceWriter != nil {
 		page.Writer = new(h.SliceWriter.Status())
@@ -218,7 +218,8 @@ func clusterSeverity(c *adminapi.Cluster) adminapi.Severity {
 
 func takenOut(c *adminapi.Cluster) bool { return c.Standing != "" && c.Standing != adminapi.InService }
 
-// newClusterLines returns a row for each cluster, and a list that contains the totals but no rows.
+// newClusterLines returns a row for each cluster, and a ClusterList with the totals but without the
+// rows.
 func newClusterLines(c *listContent) ([]adminapi.ClusterLine, adminapi.ClusterList) {
 	totals := adminapi.ClusterList{Replica: c.replica, States: make(map[adminapi.ClusterState]int)}
 	lines := make([]adminapi.ClusterLine, len(c.clusters))

@@ -68,7 +68,7 @@ type SliceWriter interface {
 	Refused() []adminapi.RefusedRequest
 }
 
-// Copies contains the methods of the writer of copies that the debug API uses.
+// Copies contains the methods of *copies.Copies that the debug API uses.
 type Copies interface {
 	Status() adminapi.CacheCopies
 	Refused() []adminapi.RefusedRequest

@@ -33,8 +33,8 @@ const (
 	// until the client has read the response, which uses up to maxExplanation bytes of memory.
 	maxExplainClients = 8
 
-	// maxExplanation is the maximum size of a response, in bytes. An explanation of 500 addresses with
-	// long strings needs about a quarter of it.
+	// maxExplanation is the maximum size of a response, in bytes. An explanation of 500 addresses
+	// with long strings needs about a quarter of maxExplanation.
 	maxExplanation = 16 << 20
 )
 
@@ -73,7 +73,7 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusServiceUnavailable)
 	case len(explained.text) > maxExplanation:
-		http.Error(w, "the explanation is too large: request one address, such as address=10.0.0.1",
+		http.Error(w, "the explanation is too large: limit it with a parameter such as address=10.0.0.1",
 			http.StatusInsufficientStorage)
 	default:
 		explained.serve(w)
@@ -184,8 +184,8 @@ func (h explainHandler) withPort(id federation.ServiceID, instance, port string)
 	return net.JoinHostPort(host, port), nil
 }
 
-// ofImport returns the authority of the Service to whose cluster IPs DNS resolves the name of a
-// ServiceImport.
+// ofImport returns the authority of the Service behind a ServiceImport. DNS resolves the name of
+// the ServiceImport to the cluster IPs of this Service.
 func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string) (string, error) {
 	id, ok := h.Local.ServiceOfImport(serviceImport)
 	if !ok {

@@ -30,7 +30,7 @@ const (
 const ExportsUnread = "the Services and Namespaces of the local cluster, or the link Secrets, " +
 	"have not been listed completely yet: run isthmus clusters to see why"
 
-// ExportsSource provides the input for plans of exports.
+// ExportsSource provides the input for planning exports.
 type ExportsSource interface {
 	World() (plan.World, bool) // input for plans; false if it has not been read yet
 	Writer() *exports.Writer   // nil if --exports is plan
@@ -80,8 +80,8 @@ func (a trouble) over(b trouble) bool {
 	return slices.Index(order, a.state) > slices.Index(order, b.state)
 }
 
-// look computes a plan for the current state in the same way as the writer does. Callers must not
-// call look concurrently.
+// look computes a plan for the current state exactly as the writer does. Callers must not call look
+// concurrently.
 func (e *ExportsReport) look() *exportsSnapshot {
 	v := &exportsSnapshot{writer: adminapi.ExportsWriter{Mode: "plan"}}
 	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
@@ -173,7 +173,7 @@ func (e *ExportsReport) summary() *adminapi.ExportsSummary {
 	return page
 }
 
-// unwritten lists the states of exports that users must know about or act on.
+// unwritten lists the export states that users must know about or act on.
 var unwritten = []plan.State{
 	plan.Taken,
 	plan.Waiting,
@@ -215,7 +215,7 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 			"The reason is the state of the export (see docs/exports.md), with _ instead of blanks.",
 		"cluster", "reason")
 	held := gauges("isthmus_exports_held",
-		"Objects whose export no longer exists, and which Isthmus deletes after --unlinked-after. "+
+		"Objects that Isthmus deletes after --unlinked-after, because their export no longer exists. "+
 			"The label cluster is empty if the cluster is no longer linked.", "cluster")
 	written := gauges("isthmus_written_services", "Services that Isthmus has written for exports.", "kind")
 	conflicts := gauges("isthmus_export_conflicts", "Differences between exports with the same name.", "kind", "reason")
@@ -277,9 +277,9 @@ func (h exportsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	encode(page).serve(w)
 }
 
-// newExports returns an export if one of the given names matches the exported Service or the object
-// that is written for it. Each name has the form NAME, NAMESPACE/NAME or NAMESPACE/. If names is
-// empty, newExports returns all exports.
+// newExports returns the exports for which the name of the exported Service or of the written
+// object matches one of the given names. Each name has the form NAME, NAMESPACE/NAME or NAMESPACE/.
+// If names is empty, newExports returns all exports.
 func newExports(v *exportsSnapshot, names []string) *adminapi.Exports {
 	page := &adminapi.Exports{
 		Writer:         v.writer,

@@ -31,7 +31,7 @@ const (
 	maxLease = time.Hour
 )
 
-// Leftovers finds Services that Linkerd's service mirror wrote for clusters that are no longer
+// Leftovers finds Services that Linkerd's service mirror created for clusters that are no longer
 // linked. If a service mirror for the cluster is running, or a Link for the cluster exists, the
 // cluster's Services are not leftovers.
 type Leftovers struct {
@@ -125,8 +125,8 @@ func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err er
 	return clusters, nil
 }
 
-// runs reports whether a service mirror of the cluster holds its Lease. When this replica first
-// sees a Lease, the Lease counts as held until its duration has passed.
+// runs reports whether a service mirror holds the Lease for mirroring the cluster. When this
+// replica first sees a Lease, the Lease counts as held until its duration has passed.
 func (l *Leftovers) runs(ctx context.Context, cluster string) (bool, error) {
 	const prefix = "/apis/coordination.k8s.io/v1/namespaces/"
 	path := prefix + url.PathEscape(l.namespace) + "/leases/service-mirror-write-" + url.PathEscape(cluster)

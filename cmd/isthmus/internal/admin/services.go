@@ -44,7 +44,7 @@ func (h servicesHandler) all() []adminapi.Service {
 }
 
 // known returns the services that are federated or mirrored, that proxies watch, or that have
-// problems. The services include their members and are sorted by name.
+// problems. The result is sorted by name and includes the members of each service.
 func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	all := make(map[federation.ServiceID]*service)
 	of := func(id federation.ServiceID) *service {

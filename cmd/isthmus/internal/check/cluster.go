@@ -55,7 +55,7 @@ func (l *clusterCheck) checkServer() {
 	if s.Answered.IsZero() {
 		l.why = "the API server does not answer"
 	}
-	const credentials = "check the server in the kubeconfig, and whether its credentials are still valid"
+	const credentials = "check the server in the kubeconfig, and whether the credentials are still valid"
 	failing := slices.IndexFunc(s.Refused, func(r adminapi.RefusedRequest) bool { return l.isFailure(r.Status) })
 	switch {
 	case s.ClientCertificate != "":
@@ -163,7 +163,7 @@ func (l *clusterCheck) checkKinds() {
 		add(Warning, "not installed: "+strings.Join(absent, ", "),
 			"install Linkerd's CRDs: linkerd install --crds | kubectl apply -f -")
 	case len(unknown) > 0:
-		add(Unchecked, "the API server did not reveal whether it serves "+strings.Join(unknown, ", "), "")
+		add(Unchecked, "the API server did not report whether it serves "+strings.Join(unknown, ", "), "")
 	default:
 		add(OK, "Linkerd's CRDs are installed", "")
 	}
@@ -218,7 +218,7 @@ func (l *clusterCheck) checkState() {
 	}
 	if l.Memory.Near() && l.State == adminapi.Ready {
 		percent := 100 * l.Memory.Used / l.Memory.Limit
-		add(Warning, fmt.Sprintf("the cluster uses %d%% of the memory cap for a linked cluster", percent),
+		add(Warning, fmt.Sprintf("the cache of the cluster uses %d%% of the memory cap for a linked cluster", percent),
 			moreMemory+": a cluster that exceeds its memory cap becomes stale")
 	}
 	add = l.about(sectionLinks, Objects, l.Cluster.Cluster)

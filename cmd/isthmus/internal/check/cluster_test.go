@@ -65,12 +65,13 @@ func TestLinkedMemory(t *testing.T) {
 		limit, east, west int64
 		want              string
 	}{
-		{1000, 200, 300, "ok all linked clusters together use 50% of the memory limit (GOMEMLIMIT)"},
+		{1000, 200, 300, "ok the caches of all linked clusters together use 50% of the memory limit (GOMEMLIMIT)"},
 		{
 			1000, 200, 310,
-			"warning all linked clusters together use 51% of the memory limit (GOMEMLIMIT), more than 50%",
+			"warning the caches of all linked clusters together use 51% of the memory limit (GOMEMLIMIT), " +
+				"more than 50%",
 		},
-		{1000, 0, 0, "ok all linked clusters together use 0% of the memory limit (GOMEMLIMIT)"},
+		{1000, 0, 0, "ok the caches of all linked clusters together use 0% of the memory limit (GOMEMLIMIT)"},
 		{0, 1 << 40, 0, ""},
 	} {
 		seen := goodInput()
@@ -111,11 +112,12 @@ func TestCheckLink(t *testing.T) {
 			[]string{"failure it is stale: pods: over budget: too much"}},
 		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "in-service",
 			Memory: adminapi.Memory{Used: 900, Limit: 1000}},
-			[]string{"ok it is ready", "warning the cluster uses 90% of the memory cap for a linked cluster"}},
+			[]string{"ok it is ready",
+				"warning the cache of the cluster uses 90% of the memory cap for a linked cluster"}},
 		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "withdrawn", StandingReason: "cordoned",
 			Memory: adminapi.Memory{Used: 900, Limit: 1000}},
 			[]string{"warning it is ready and withdrawn: cordoned",
-				"warning the cluster uses 90% of the memory cap for a linked cluster"}},
+				"warning the cache of the cluster uses 90% of the memory cap for a linked cluster"}},
 		{adminapi.ClusterStatus{State: adminapi.Unreachable, Standing: "last-resort", StandingReason: "lost",
 			Reason: "refused"}, []string{"failure it is unreachable: refused", "warning it is last-resort: lost"}},
 		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "last-resort",

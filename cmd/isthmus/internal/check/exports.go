@@ -54,7 +54,7 @@ func checkExports(r *report, s *Input) {
 		add(OK, "Services for exports are written by "+x.Holder, "")
 	case x.Pending > 0:
 		add(Warning,
-			fmt.Sprintf("%d Services for exports have to be written, but no replica holds the Lease", x.Pending),
+			fmt.Sprintf("%d Services have to be written for exports, but no replica holds the Lease", x.Pending),
 			"a Lease without a holder is normal for a few seconds after a replica stops; "+
 				"if the warning persists, see the logs of the replicas")
 	default:
@@ -88,12 +88,12 @@ func checkExports(r *report, s *Input) {
 	}
 	for _, text := range NameClashes(links) {
 		add(Warning, text,
-			"link one of the clusters under another name, or do not export the affected Services with the label "+
-				"remote-discovery")
+			"link one of the clusters under another name, or remove the label remote-discovery "+
+				"from the affected Services")
 	}
 	for _, state := range slices.Sorted(maps.Keys(x.Unwritten)) {
 		add(Warning, fmt.Sprintf("exports that are not written: %s: %s", state, strings.Join(x.Unwritten[state], "; ")),
-			"isthmus exports lists all exports; docs/exports.md explains what to do about each state")
+			"run isthmus exports to list all exports; docs/exports.md explains what to do about each state")
 	}
 }
 
@@ -129,19 +129,19 @@ func checkCopies(r *report, s *Input) {
 		"place, apply manifests/linkerd/cache"
 	switch c := s.Copies; {
 	case c.Off:
-		r.about(SectionReplicas, Copies, "")(OK, "stale clusters are not copied (--cache-max-age=0)", "")
+		r.about(SectionReplicas, Copies, "")(OK, "caches of stale clusters are not copied (--cache-max-age=0)", "")
 	case c.Error != "":
 		r.about(SectionReplicas, Copies, "")(Unchecked, lost+": ConfigMaps cannot be listed: "+c.Error, grant)
 	case len(c.Missing) == 0:
-		r.about(SectionReplicas, Copies, "")(OK, "stale clusters are copied to ConfigMaps", "")
+		r.about(SectionReplicas, Copies, "")(OK, "caches of stale clusters are copied to ConfigMaps", "")
 	default:
 		for _, m := range c.Missing {
-			text := "the stale cluster could not be copied: " + m.Reason
+			text := "the cache of the stale cluster could not be copied: " + m.Reason
 			if c.LeaseError != "" {
 				text += ": " + c.LeaseError
 			}
 			r.about(SectionReplicas, Copies, m.Cluster)(Warning, text+"; "+lost,
-				"restart no replica until the cluster is back; if a permission is missing, "+grant)
+				"do not restart replicas until the cluster is back; if a permission is missing, "+grant)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestExports(t *testing.T) {
 					"exports " +
 					"by label work"}},
 		"no leader": {&adminapi.ExportsSummary{ExportsWriter: on, Pending: 2},
-			[]string{"warning: 2 Services for exports have to be written, but no replica holds the Lease"}},
+			[]string{"warning: 2 Services have to be written for exports, but no replica holds the Lease"}},
 		"no right": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on",
 			LeaseError: "forbidden"}},
 			[]string{"warning: the Lease that elects the writer of Services for exports cannot be used: forbidden"}},

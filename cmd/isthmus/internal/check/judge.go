@@ -125,13 +125,13 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	}
 }
 
-// mostLinkedMemory is the percentage of GOMEMLIMIT that all linked clusters together may use before
-// a warning is reported. The threshold of the alert IsthmusLinkedClustersMemory must be the same as
-// mostLinkedMemory.
+// mostLinkedMemory is the percentage of GOMEMLIMIT that the caches of all linked clusters together
+// may use before a warning is reported. The threshold of the alert IsthmusLinkedClustersMemory must
+// be the same as mostLinkedMemory.
 const mostLinkedMemory = 50
 
-// checkMemory reports whether all linked clusters together use too much memory. The memory cap
-// limits each cluster but not the total.
+// checkMemory reports whether the caches of all linked clusters together use too much memory. The
+// memory cap limits each cache, but not the total.
 func checkMemory(r *report, s *Input) {
 	m := s.LinkedMemory()
 	if m.Limit == 0 {
@@ -139,14 +139,14 @@ func checkMemory(r *report, s *Input) {
 	}
 	add := r.about(sectionLinks, LinkMemory, "")
 	percent := m.Used * 100 / m.Limit
-	text := fmt.Sprintf("all linked clusters together use %d%% of the memory limit (GOMEMLIMIT)", percent)
+	text := fmt.Sprintf("the caches of all linked clusters together use %d%% of the memory limit (GOMEMLIMIT)", percent)
 	if m.Used <= m.Limit/100*mostLinkedMemory {
 		add(OK, text, "")
 		return
 	}
 	add(Warning, fmt.Sprintf("%s, more than %d%%", text, mostLinkedMemory),
 		"raise the memory limit of the container, or lower --cluster-memory: "+
-			"clusters above the lower memory cap become stale")
+			"clusters that exceed the new memory cap become stale")
 }
 
 // checkNetworks reports overlapping Pod CIDRs of clusters on the same network.

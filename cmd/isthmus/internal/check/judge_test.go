@@ -57,7 +57,7 @@ func TestJudge(t *testing.T) {
 				Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
 		}, []string{"warning rights local: not permitted: list externalworkloads.workload.linkerd.io " +
 			"(ExternalWorkloads are not served)",
-			"unchecked crds local: the API server did not reveal whether it serves " +
+			"unchecked crds local: the API server did not report whether it serves " +
 				"externalworkloads.workload.linkerd.io"}},
 		"a missing kind, and a missing right to it": {func(own, _ *adminapi.Cluster, s *Input) {
 			s.FromHere = true

@@ -174,7 +174,7 @@ func checkConflicts(r *report, s *Input, now time.Time) {
 	if more := lasting - maxConflicts + s.MoreConflicts; lasting > maxConflicts {
 		text := text.Count(more, "more address is", "more addresses are") + " claimed by several objects"
 		r.about(sectionNetworks, Conflicts, "")(Warning, text,
-			"/debug/clusters lists the oldest conflicts in addressConflicts")
+			"the field addressConflicts of /debug/clusters lists the oldest conflicts")
 	}
 	if lasting == 0 {
 		r.about(sectionNetworks, Conflicts, "")(OK,

@@ -184,7 +184,8 @@ func TestCopies(t *testing.T) {
 		"missing": {&adminapi.CacheCopies{
 			LeaseError: "refused",
 			Missing:    []adminapi.MissingCopy{{Cluster: "east", Reason: "no leader"}},
-		}, []string{"warning copies east: the stale cluster could not be copied: no leader: refused; " + lost}},
+		}, []string{"warning copies east: " +
+			"the cache of the stale cluster could not be copied: no leader: refused; " + lost}},
 	} {
 		seen := goodInput()
 		seen.Copies = x.copies

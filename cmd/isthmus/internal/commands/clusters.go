@@ -161,8 +161,8 @@ func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	t.writeUnder(b, "\n")
 }
 
-// objectsOf finds the first of the given resources that the replica reads, and returns the number
-// of its cached objects.
+// objectsOf returns the number of cached objects of a resource. The resource is the first of the
+// given names that the replica reads.
 func objectsOf(c *adminapi.Cluster, names ...string) string {
 	for _, name := range names {
 		for _, r := range c.Resources {
@@ -174,8 +174,8 @@ func objectsOf(c *adminapi.Cluster, names ...string) string {
 	return ""
 }
 
-// memoryShare returns how much of its memory cap a linked cluster uses, in percent. If the cluster
-// does not have a memory cap, the result is "".
+// memoryShare returns the percentage of the memory cap that the cache of a linked cluster uses. If
+// there is no memory cap, the result is "".
 func memoryShare(m adminapi.Memory) string {
 	if m.Limit == 0 {
 		return ""

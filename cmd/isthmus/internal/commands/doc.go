@@ -44,16 +44,16 @@
 //   - Control characters from a server never reach the terminal. Output to a file contains no
 //     colors. Output to a terminal contains no colors if NO_COLOR is set.
 //
-// A command that opens a stream has two goroutines. One goroutine receives messages. The other
-// goroutine applies and prints the messages, and is the only one that accesses the state.
+// A command that opens a stream has two goroutines. The first goroutine receives messages. The
+// second goroutine applies and prints the messages, and is the only one that accesses the state.
 //
 // To add a command, create a file named after the command, and add the command to [All]
 // (commands.go). The file contains the flags, the code, the table and the help text of the command.
 //
 //   - A command that opens a stream is a session (stream.go) with its own state type, such as
 //     getState in get.go.
-//   - A command that reads a page embeds [Target] (commands.go). [ReadAll] then queries every
-//     replica (fetch.go). The types of the page and of the JSON output belong in internal/adminapi.
+//   - A command that reads a page embeds [Target] (commands.go). [ReadAll] queries every replica
+//     (fetch.go). The types of the page and of the JSON output belong in internal/adminapi.
 //   - Tables consist of cells (cells.go) and are printed on a screen (screen.go). replicas.go
 //     compares the pages of several replicas.
 //

@@ -463,7 +463,8 @@ const (
 	behindGateway = "behind-a-gateway"
 )
 
-// portUndeclared is the verdict for all addresses of a member whose Service must declare the port.
+// portUndeclared is the verdict for all addresses of a member whose Service does not declare a port
+// that it must declare.
 const portUndeclared = "port-not-declared"
 
 var verdicts = map[string]verdictWords{
@@ -496,7 +497,7 @@ var verdicts = map[string]verdictWords{
 		"declare the port with protocol TCP in the Service of that cluster"},
 	"just-changed": {"it has just changed", "run the command again"},
 	"outside-ranges": {"the link may not offer it",
-		"if the address is in the cluster's Pod network, correct the address ranges of the link Secret"},
+		"if the address is in the cluster's Pod network, correct the address ranges in the link Secret"},
 	"owned-by-local-cluster": {"the local cluster uses the same address",
 		"resolve the overlap: clients can reach only one of two clusters whose networks overlap"},
 	"cluster-cordoned": {"its cluster is cordoned", "end the cordon if it is not intended"},
@@ -524,7 +525,7 @@ var verdicts = map[string]verdictWords{
 var ofNode = map[string]bool{"other-node": true, "hinted-to-other-nodes": true, "hinted-to-other-zones": true}
 
 var stateRemedies = map[string]string{
-	"unlinked": "no link Secret names the cluster: link it, or remove it from the definition",
+	"unlinked": "no link Secret names the cluster: link the cluster, or remove it from the definition",
 	"rejected": "its link Secret is unusable: correct the Secret",
 	"pending":  "Isthmus has not read the cluster yet: run the command again in a few seconds",
 	"unreachable": "its API has never responded: run isthmus clusters to see why, " +

@@ -39,7 +39,7 @@ func exportsCommand() cli.Command {
 		s.BoolVar(&o.diff, "diff", false,
 			"Show the pending changes to each object. The exit code is 1 if any change is pending.")
 		s.BoolVar(&o.written, "written", false,
-			"Print the Services and ServiceImports that Isthmus has written, for kubectl delete -f -.")
+			"Print the Services and ServiceImports that Isthmus has written, as input to kubectl delete -f -.")
 	})
 }
 
@@ -121,7 +121,7 @@ func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (e
 		err = o.screen(p).show(s.Time, s.Gateway, s.ExportsOutput, s.table)
 	}
 	if err == nil && o.diff && changes > 0 {
-		err = fmt.Errorf("%s to be changed", text.Count(changes, "object is", "objects are"))
+		err = fmt.Errorf("%s pending changes", text.Count(changes, "object has", "objects have"))
 	}
 	return err
 }
@@ -158,7 +158,8 @@ func (s *exportsState) table() (string, []byte) {
 	changes := len(s.Changes) + s.MoreChanges
 	headline := text.Count(len(s.Exports.Exports)+s.MoreExports, "export", "exports") + ", " + s.writer()
 	if changes > 0 {
-		headline += "; " + text.Count(changes, "object is", "objects are") + " to be changed: --diff shows it"
+		headline += "; " + text.Count(changes, "object has", "objects have") +
+			" pending changes: use --diff to see them"
 	}
 	return headline, b.Bytes()
 }

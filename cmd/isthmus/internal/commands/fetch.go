@@ -42,7 +42,8 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	})
 }
 
-// ask calls a function for each replica. In messages, the description names the requested pages.
+// ask calls a function for each replica. The description argument names the requested pages in
+// messages.
 func ask[T any](
 	ctx context.Context, p cli.Process, t *Target, description string,
 	one func(context.Context, reach.Replica, *T) (Origin, error),

@@ -56,7 +56,7 @@ const (
 	maxBytes     = 128 << 20 // size of all endpoints
 )
 
-var errTooLarge = fmt.Errorf("endpoints larger than %d MiB in total: the remaining endpoints are not shown",
+var errTooLarge = fmt.Errorf("more than %d MiB of endpoints: the remaining endpoints are not shown",
 	maxBytes>>20)
 
 // getState is the state that a proxy has after the messages of one Get stream. The zero value is

@@ -101,7 +101,7 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 	if found != 1 {
 		return nil, fmt.Errorf(
 			"standard input contains %d Deployments named linkerd-destination with a container named destination: "+
-				"use the rendered chart of Linkerd's control plane, which contains one", found)
+				"use the rendered chart of Linkerd's control plane, which contains exactly one such Deployment", found)
 	}
 	return out.Bytes(), nil
 }

@@ -75,7 +75,7 @@ func (f facts) differences(other facts) (lines []string) {
 	return lines
 }
 
-// compared returns a summary of the differences for a headline, and one line per difference. If the
+// compared returns a summary of the differences for a heading, and one line per difference. If the
 // argument unchecked is not empty, the summary contains it as the reason why no pages were
 // compared.
 func compared(others []adminapi.OtherReplica, unchecked string) (summary string, lines []string) {

@@ -32,8 +32,8 @@ func (s *screen) changed(state any) (bool, error) {
 	return !same, nil
 }
 
-// show prints a state as JSON, or as a table with a headline and indented lines. The headline
-// starts with a time and the name of an object.
+// show prints a state as JSON, or as a table with a heading and indented lines. The heading starts
+// with a time and the name of an object.
 func (s *screen) show(at time.Time, of string, output any, table func() (headline string, lines []byte)) error {
 	if s.asJSON {
 		return printJSON(s.w, output)

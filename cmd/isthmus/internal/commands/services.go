@@ -85,7 +85,7 @@ func parseServiceName(typed string) (serviceName, bool) {
 	return n, len(labels) <= 2 && !slices.Contains(labels, "")
 }
 
-// matches reports whether n is the name of a service, which is given in the form NAMESPACE/NAME.
+// matches reports whether n names the given service. The service has the form NAMESPACE/NAME.
 func (n serviceName) matches(service string) bool {
 	namespace, name, _ := strings.Cut(service, "/")
 	return name == n.name && (n.namespace == "" || n.namespace == namespace)

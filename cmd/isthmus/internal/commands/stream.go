@@ -234,7 +234,8 @@ func (m codeMeanings) explain(c codes.Code, from reach.Replica) string {
 	case c == codes.ResourceExhausted:
 		text = "A message is larger than a proxy accepts, or a limit is reached. " +
 			"If clients use too many undeclared ports, declare those ports in the Service. " +
-			"If --max-streams or --view-memory is reached, add replicas, or raise the memory limit and the flag."
+			"If --max-streams or --view-memory is reached, add replicas, " +
+			"or raise the memory limit and the value of the flag."
 	}
 	return strings.TrimSpace(text + again)
 }

@@ -72,9 +72,9 @@ func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error
 	return f, nil
 }
 
-// Dial connects to the API server as kubectl does: over a WebSocket or, if that is refused, over
-// SPDY. If both fail, f.err is the first error that contains a Status from the API server. If no
-// error contains a Status, f.err is the last error.
+// Dial connects to the API server as kubectl does: over a WebSocket or, if the server refuses
+// WebSockets, over SPDY. If both fail, f.err is the first error that contains a Status from the API
+// server. If no error contains a Status, f.err is the last error.
 func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol string, err error) {
 	defer func() {
 		switch {
@@ -214,7 +214,8 @@ func (f *forwarder) explain(err error) error {
 	defer f.mu.Unlock()
 	if f.failure != "" {
 		return f.broken("cannot be reached", f.failure, "\n  Check that the replica listens on this port. "+
-			"If the replica's ports differ from the defaults, its container must name the ports admin and grpc")
+			"If the replica's ports differ from the defaults, "+
+			"its container must declare ports with the names admin and grpc")
 	}
 	select {
 	case <-f.CloseChan():

@@ -29,10 +29,11 @@ type Options struct {
 	Namespace           string // namespace of the replicas
 	Pod                 string // name of the only replica; empty for all replicas
 	Address             string // HOST:PORT of the only replica, used without a request to a cluster
-	// ContextFlag is the flag that sets Context, for messages. The default is --context.
+	// ContextFlag is the flag that messages recommend for setting Context. The default is
+	// --context.
 	ContextFlag string
-	// AddressFlag is the flag that sets the address of a replica, for messages. AddressFlag is
-	// empty if the command does not accept an address.
+	// AddressFlag is the flag that messages recommend for setting the address of a replica.
+	// AddressFlag is empty if the command does not accept an address.
 	AddressFlag string
 }
 
@@ -127,8 +128,8 @@ func (o *Options) load() (*rest.Config, string, error) {
 	return config, chosen, nil
 }
 
-// Guard restricts the clients of a config. [guard.Transport] limits the size of responses. Clients
-// accept only JSON and do not print warnings from the API server.
+// Guard restricts the clients that are created from a config. [guard.Transport] limits the size of
+// responses. Clients accept only JSON and do not print warnings from the API server.
 func Guard(config *rest.Config) {
 	config.WarningHandler = rest.NoWarnings{}
 	config.ContentType = runtime.ContentTypeJSON

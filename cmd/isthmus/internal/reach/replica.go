@@ -113,8 +113,8 @@ func notReady(pod *v1.Pod) string {
 	return strings.ToLower(cmp.Or(string(pod.Status.Phase), "no status"))
 }
 
-// labeledIsthmus reports whether a Pod has the label besideLinkerd, with or without
-// inLinkerdPlace.
+// labeledIsthmus reports whether a Pod has the label besideLinkerd. Such a Pod may also have the
+// label inLinkerdPlace.
 func labeledIsthmus(pod *v1.Pod) bool {
 	key, value, _ := strings.Cut(besideLinkerd, "=")
 	return pod.Labels[key] == value

@@ -59,14 +59,13 @@ func newLogger(l logLevel, format string, w io.Writer) *zap.Logger {
 
 const (
 	// logBurst is the number of lines with the same message that a logger writes before it limits
-	// the message to one line every refillEvery.
+	// the message to one line per refillEvery.
 	logBurst    = 100
 	refillEvery = time.Second
 
 	// maxMessages is the maximum number of messages that a logger limits separately. maxMessageKey
 	// is the number of leading bytes that distinguish two messages. Together, maxMessages and
-	// maxMessageKey bound the memory of a logger, because log messages from libraries may contain
-	// client data.
+	// maxMessageKey bound the memory of a logger, even if messages contain data from clients.
 	maxMessages   = 1000
 	maxMessageKey = 200
 )
@@ -160,7 +159,7 @@ type perName struct {
 }
 
 // maxNames is the maximum number of loggers in a perName. The value is far above the number of
-// clusters that a replica links.
+// clusters that a replica reads.
 const maxNames = 1000
 
 func newPerName(log *zap.Logger) *perName {

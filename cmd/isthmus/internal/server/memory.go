@@ -15,8 +15,8 @@ import (
 
 const (
 	unknownMemory = 4 << 30
-	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. A cluster of 100,000
-	// Pods needs about half of mostClusterMemory.
+	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. The cache of a
+	// cluster with 100,000 Pods needs about half of mostClusterMemory.
 	mostClusterMemory = 256 << 20
 	// minClusterMemory is the minimum value of --cluster-memory, in bytes. The cache of a cluster
 	// with about 3,000 ordinary Pods fits into minClusterMemory.
@@ -95,7 +95,8 @@ func returnMemory() { debug.FreeOSMemory() }
 // large heap, the default of 100 would waste memory.
 //
 // Until the replica is ready, the limit is garbageAtStart bytes. A replica that is not ready
-// produces much garbage while it lists objects, and no proxy waits for its garbage collector.
+// produces much garbage while it lists objects. Frequent collection of this garbage does not slow
+// down any proxy.
 const (
 	maxGarbage     = 64 << 20
 	garbageAtStart = 16 << 20

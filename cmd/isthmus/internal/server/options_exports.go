@@ -48,7 +48,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"For the label mirror.linkerd.io/federated=member, Isthmus writes a Service NAME-federated. "+
 			"For ServiceExports, Isthmus writes a ServiceImport and its Service NAME-clusterset. "+
 			"Isthmus never changes other Services, "+
-			"except Services that Linkerd's service mirror wrote before it stopped; see docs/exports.md.",
+			"except Services that Linkerd's service mirror created before it stopped; see docs/exports.md.",
 		exportsOff, exportsPlan, exportsOn)
 	parse(s, &o.sources, "export-sources", "labels,serviceexports", parseSources,
 		"Use these comma-separated `SOURCES` of exports: "+
@@ -58,7 +58,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	parse(s, &o.clusterName, "cluster-name", "local", label,
 		"Use this `NAME` for the local cluster in the status of ServiceImports. "+
 			"Choose the name that other clusters use for this cluster. "+
-			"A link with the same name is excluded from ServiceImports.")
+			"ServiceImports never include the exports of a linked cluster with the same name.")
 	parse(s, &o.exportTo, "export-namespaces", "*,!kube-*,!linkerd*", plan.ParsePatterns,
 		"Let linked clusters export to the namespaces that match these comma-separated `PATTERNS`, "+
 			"in which * matches any characters. "+
@@ -66,7 +66,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"A link Secret's annotation isthmus.io/export-namespaces overrides the patterns. "+
 			"Clusters can never export to the namespaces in --controller-namespace and --multicluster-namespace.")
 	parse(s, &o.excludeLabels, "export-exclude-labels", "", plan.ParseKeyPatterns,
-		"Do not copy labels whose keys match these comma-separated `PATTERNS` to written objects. "+
+		"Do not copy labels to written objects if their keys match these comma-separated `PATTERNS`. "+
 			"In a pattern, * matches any characters. "+
 			"A pattern that starts with ! selects keys that are copied anyway, as in example.com/*,tmp-*,!tmp-a. "+
 			"A link Secret's annotation isthmus.io/export-exclude-labels overrides the patterns. "+

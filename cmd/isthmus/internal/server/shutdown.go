@@ -86,8 +86,8 @@ func (s *shutdown) run(l *trackingListener) {
 }
 
 // handOver waits for s.delay, and then ends the open streams one by one over s.spread. If s.spread
-// is zero, stop ends the streams instead. Unless s.always is set, handOver returns as soon as all
-// proxies have disconnected.
+// is zero, the method stop ends the streams instead. Unless s.always is set, handOver returns as
+// soon as all proxies have disconnected.
 func (s *shutdown) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.delay+s.spread)
 	var draining sync.WaitGroup

@@ -100,7 +100,8 @@ func newCopies(o *options, cfg *rest.Config, metrics *cluster.Metrics, log *zap.
 	}), nil
 }
 
-// readCopy returns the function that reads copies, or nil if copies are disabled.
+// readCopy returns the function that reads the saved cache of a stale cluster, or nil if
+// --cache-max-age is 0.
 func readCopy(
 	o *options, from *copies.Copies,
 ) func(context.Context, federation.ClusterName) (*clusterstore.Copy, error) {
@@ -186,8 +187,8 @@ func (e *exporter) catalogOptions() exports.CatalogOptions {
 	}
 }
 
-// storeOptions returns the options that make clusters cache the objects that the catalog needs. The
-// result is nil if --exports is off.
+// storeOptions returns the options for caching the objects that the catalog needs. The result is
+// nil if --exports is off.
 func (e *exporter) storeOptions() *clusterstore.ExportOptions {
 	if e == nil {
 		return nil
@@ -299,7 +300,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 			pace.Sleep(ctx, time.Second) // batches changes
 		}
 	}
-	e.log.Info("can determine what to write for exports again")
+	e.log.Info("can again determine what to write for exports")
 	<-ctx.Done()
 }
 

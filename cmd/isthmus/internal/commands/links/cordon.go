@@ -182,7 +182,7 @@ func (o *cordonOptions) aim() aim {
 		return aim{adminapi.InService, nil, "return %s", "Services that will use %s again:"}
 	case o.lastResort:
 		return aim{adminapi.LastResort, "last-resort", "are removed %s from all services that have other endpoints",
-			"Services that will stop using %s if other clusters have endpoints:"}
+			"Services that will use %s only while no other cluster has endpoints:"}
 	}
 	return aim{adminapi.Withdrawn, "true", "are removed %s from all services", titleWithout}
 }

@@ -17,10 +17,10 @@
 //
 // Users may rely on the following:
 //
-//   - A command that fails deletes the token that it created, unless a link may use the token. The
-//     command does not write a link whose token the cluster rejects. To complete a failed command,
-//     users run it again. If some replicas keep using the previous token and the cluster stays
-//     ready, the rotation is undone.
+//   - If a command fails, it deletes the token that it created, unless a link may use the token.
+//     The command does not write a link whose token the cluster rejects. To complete a failed
+//     command, users run it again. If some replicas keep using the previous token and the cluster
+//     stays ready, the rotation is undone.
 //   - Package guard limits what the clients accept from the clusters. YAML from a cluster is parsed
 //     but not decoded, because aliases and keys of hostile YAML make decoding expensive.
 //   - Before a link Secret is written, it is validated with the code that Isthmus uses to read

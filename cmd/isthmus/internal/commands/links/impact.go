@@ -40,9 +40,9 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 	return list, err
 }
 
-// showImpacts prints the effect of a change on each service. In the title, %s stands for the
-// cluster. If the argument back is true, the cluster returns to service, and only the current
-// endpoints are printed.
+// showImpacts prints the effect of a change on each service. The verb %s in the title is replaced
+// with the name of the cluster. If the argument back is true, the cluster returns to service, and
+// only the current endpoints are printed.
 func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
 	if len(list) == 0 {
 		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)

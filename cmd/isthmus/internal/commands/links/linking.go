@@ -298,7 +298,7 @@ func findLink(
 }
 
 // checkCluster returns an error if the link would connect a cluster to itself, give a linked
-// cluster a second name, or replace an existing link to a different cluster.
+// cluster a second name, or overwrite a link that connects a different cluster.
 func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, all []corev1.Secret) error {
 	if local.uid == linked.uid {
 		return fmt.Errorf("%s and %s are the same cluster: Isthmus reads the local cluster without a link",
@@ -306,7 +306,7 @@ func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, 
 	}
 	if existing != nil {
 		if before := existing.Annotations[clusterAnnotation]; before != "" && before != string(linked.uid) {
-			return fmt.Errorf("link %s already exists, but its cluster is not that of %s: "+
+			return fmt.Errorf("link %s already exists for a different cluster than %s: "+
 				"remove that link first (isthmus unlink %s), or choose another NAME", name, linked.title, name)
 		}
 	}
