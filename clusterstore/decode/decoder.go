@@ -50,7 +50,7 @@ func (k *kind[T]) use(f func(*decoder[T]) error) error {
 }
 
 // room is the memory that a decoder reuses for one object after another. Decoding an object creates
-// garbage only if the object does not fit into this memory.
+// garbage only if the object needs more memory than the room provides.
 type room struct {
 	clears []func()
 }

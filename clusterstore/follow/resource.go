@@ -66,8 +66,8 @@ const (
 	// server that closes every watch sooner could hide all changes.
 	emptyWatch = time.Second
 	// resumeWithin is how long after the server's last response a watch may be resumed. After a
-	// longer outage, comparing versions may not detect a restored server, because its current
-	// version may already exceed the last version again.
+	// longer outage, comparing versions may not detect a restored server, because the server's
+	// current version may already exceed the watch's last version.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.

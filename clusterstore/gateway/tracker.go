@@ -131,7 +131,7 @@ func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan ti
 	return again
 }
 
-// isClosed reports whether c, on which values are never sent, has been closed.
+// isClosed reports whether c has been closed. No goroutine may send values on c.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -372,7 +372,7 @@ func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
 	return ips
 }
 
-// startProbes starts to probe an IP. Only one combination of port and path is probed at a time. To
+// startProbes starts probing an IP. Only one combination of port and path is probed at a time. To
 // stop the probes, call stopProbes[ip].
 func (t *Tracker) startProbes(ctx context.Context, ip netip.Addr) {
 	ctx, cancel := context.WithCancel(ctx)

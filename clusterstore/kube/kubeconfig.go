@@ -28,7 +28,7 @@ import (
 )
 
 // maxKubeconfig is the maximum size of a kubeconfig, in bytes. A kubeconfig for one cluster usually
-// consists of a few kilobytes, which are mainly certificates.
+// consists of a few kilobytes of data, mainly certificates.
 const maxKubeconfig = 64 << 10
 
 // strictCodec is like the codec of package clientcmd, but returns an error for duplicate fields.
@@ -46,10 +46,10 @@ var strictCodec = func() runtime.Codec {
 var errUnparsable = errors.New("kubeconfig can't be parsed")
 
 // ReadKubeconfig parses the kubeconfig of a link, and returns an error if the kubeconfig is
-// unusable. A kubeconfig must not make Isthmus run a program, read a file, use a proxy or
-// impersonate another user, because less trusted users may write the Secret. A kubeconfig may
-// contain only a server, its certificate authority, and a token or a client certificate, all of
-// them inline. Unknown fields are ignored, as in client-go.
+// unusable. To protect Isthmus from users who can write the Secret, ReadKubeconfig refuses a
+// kubeconfig with a program, a file reference, a proxy or impersonation. A kubeconfig may contain
+// only a server, its certificate authority, and a token or a client certificate, all of them
+// inline. Unknown fields are ignored, as in client-go.
 //
 // Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. Names of
 // unknown fields are quoted only if they are unlikely to be secrets. Errors from parsers are not

@@ -295,8 +295,8 @@ type MissingCopy struct {
 // removed or gets a new meaning, but not when a field is added.
 const Format = 1
 
-// All responses under /debug contain the following headers, except those from replicas of older
-// versions.
+// All responses under /debug contain the following headers, but replicas of older versions do not
+// send the headers.
 const (
 	FormatHeader  = "Isthmus-Format"
 	VersionHeader = "Isthmus-Version" // Version of a Build
