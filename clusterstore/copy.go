@@ -222,9 +222,9 @@ func (c *linkCopy) serve() {
 
 // stays reports whether the link must keep serving the copy although the cluster itself has synced.
 // Before the link stops serving the copy, the cluster must list each kind of object that the copy
-// contains. A starting API server may reject requests, and Isthmus retries an optional kind only
-// after a pause. The wait for missing kinds is limited, because the credentials may lack
-// permissions.
+// contains. A starting API server may reject requests, and Isthmus retries an optional kind of
+// object only after a pause. The wait for missing kinds of objects is limited, because the
+// credentials may lack permissions.
 func (c *linkCopy) stays() bool {
 	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), c.link.next.cluster.Health())) == 0 {
 		return false

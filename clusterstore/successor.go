@@ -61,19 +61,22 @@ func (a *awaitedKind) describe() string {
 	)
 }
 
-// awaitedPause is the interval at which a link checks the kinds that its successor waits for.
+// awaitedPause is the interval at which a link checks which kinds of objects its successor
+// still has to list.
 const awaitedPause = 5 * time.Second
 
-// maxStale limits how long a successor waits for missing kinds while the serving cluster is stale.
-// Time counts toward maxStale only while the successor watches all required kinds.
+// maxStale limits how long a successor waits for missing kinds of objects while the serving cluster
+// is stale. Time counts toward maxStale only while the successor watches all required kinds of
+// objects.
 const maxStale = time.Minute
 
-// maxRevoked limits how long a successor waits for missing kinds while the API server rejects the
-// credentials of the serving cluster. The limit is longer than the pause before a cluster retries
-// its requests, because an API server may briefly reject all credentials.
+// maxRevoked limits how long a successor waits for missing kinds of objects while the API server
+// rejects the credentials of the serving cluster. The limit is longer than the pause before a
+// cluster retries its requests, because an API server may briefly reject all credentials.
 const maxRevoked = 10 * time.Second
 
-// awaitedKinds returns the kinds that a successor must list before it replaces the serving cluster.
+// awaitedKinds returns the kinds of objects that a successor must list before it replaces the
+// serving cluster.
 func awaitedKinds(serving, next cluster.Health) (list []awaitedKind) {
 	for _, kind := range awaitables {
 		before := resourceOf(serving, kind.resource)

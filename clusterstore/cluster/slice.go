@@ -471,9 +471,9 @@ func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return podTarget(ref, namespace)
 }
 
-// podTarget returns the key of the Pod to which an address refers, or "" for a bare address. If the
-// address refers to another kind of object, the address cannot be served, and podTarget returns
-// false.
+// podTarget returns the key of the Pod to which an address refers, or "" if the address does not
+// refer to an object. If the address refers to another kind of object, the address cannot be
+// served, and podTarget returns false.
 func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	switch {
 	case ref == nil:
