@@ -98,8 +98,8 @@ func flipped(s *Slice) (eps []Endpoint) {
 	return eps
 }
 
-// BenchmarkSteered measures a change of one endpoint of one of three clusters. It varies the
-// preference and the number of client zones.
+// BenchmarkSteered measures a change of one endpoint of one of three clusters. The benchmark varies
+// the preference and the number of client zones.
 func BenchmarkSteered(b *testing.B) {
 	half := MinReady{Percent: 50}
 	for _, x := range []struct {

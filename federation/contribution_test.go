@@ -84,8 +84,8 @@ func (w *screenWorld) refused(i, outside, owned int) {
 	}
 }
 
-// TestOwnedAddressOfTwo checks an address that two linked clusters offer. It is removed from the
-// endpoints of both in one step, and added again in one step.
+// TestOwnedAddressOfTwo checks an address that two linked clusters offer. The address is removed
+// from the endpoints of both clusters in one step, and added again in one step.
 func TestOwnedAddressOfTwo(t *testing.T) {
 	w := newScreenWorld(t)
 	w.offer(w.east, "a", "10.1.0.1", "10.1.0.2")

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestYields checks that each member but the first yields an address that several members offer.
-// The address counts once per member, even if several of its slices contain the address. An address
-// that only one member offers is not yielded.
+// TestYields checks an address that several members offer. Each member except the first yields the
+// address. The address counts once per member, even if several of its slices contain the address.
+// An address that only one member offers is not yielded.
 //
 // Behaviours: FF-05.
 func TestYields(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fuse panics once, at the left-th call of burn during an update. If left is zero, it never panics.
+// fuse panics once, at the left-th call of burn during an update. If left is zero, a fuse never
+// panics.
 type fuse struct {
 	left    int
 	updates int // number of running updates
@@ -209,9 +210,9 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestPanicsOfSteered is like TestPanics, for steered services. The sets of their clients depend on
-// past changes. Once no gradual change is in progress, the test compares the sets with those of a
-// new table.
+// TestPanicsOfSteered is like TestPanics, for steered services. The sets of clients of steered
+// services depend on past changes. Once no gradual change is in progress, the test compares the
+// sets with those of a new table.
 func TestPanicsOfSteered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newPanickyModel(t, true)

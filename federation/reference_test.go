@@ -14,9 +14,9 @@ import (
 	"isthmus/internal/spec"
 )
 
-// TestReference applies random operations to a table and advances the clock. After each step, it
-// compares every watch with the result that package spec computes from the whole history. The test
-// also checks the guarantees from set to set.
+// TestReference applies random operations to a table and advances the clock. After each step, the
+// test compares every watch with the result that package spec computes from the whole history. The
+// test also checks the guarantees from set to set.
 //
 // Behaviours: PR-16, PR-24, PR-25, PR-29, PR-32, PR-33, PR-35, CS-01, CS-05, CS-08, CS-21, CS-23,
 // FF-03.

@@ -219,7 +219,7 @@ func TestTierChangesInOrder(t *testing.T) {
 }
 
 // TestLateTick checks that a late Tick leads to the same decision as a Tick that is on time. In the
-// test, failing back ends, and before Tick runs, the row of tiers no longer suffices.
+// test, failing back ends. The row of tiers no longer suffices before Tick runs.
 func TestLateTick(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		now := time.Unix(0, 0)

@@ -68,7 +68,8 @@ func (b *broken) Reader(ServiceID, uint16) Reader {
 	return b.flip
 }
 
-// TestBrokenSource checks that nothing is left half built if a source panics while a watch begins.
+// TestBrokenSource checks that the table holds no incomplete state if a source panics while a watch
+// begins.
 func TestBrokenSource(t *testing.T) {
 	table, id := NewTable(Options{}), ServiceID{"ns", "web"}
 	table.Link("east", Ready, &broken{newFlip(0, 1)})
@@ -91,8 +92,8 @@ func TestBrokenSource(t *testing.T) {
 	}
 }
 
-// TestLinkInTurn checks that, when a cluster is linked, a namespace with many services does not
-// delay a namespace with few.
+// TestLinkInTurn checks the updates when a cluster is linked. A namespace with many services does
+// not delay a namespace with few services.
 func TestLinkInTurn(t *testing.T) {
 	table := NewTable(Options{})
 	source := &reading{}

@@ -50,8 +50,8 @@ func (w *world) prefer() {
 }
 
 // TestExplain checks that a client that requests tiers gets tiers and standings, even if nothing
-// else changes. A tier with many clusters gets a short name. Proxies receive neither these labels
-// nor messages about them.
+// else changes. A tier with many clusters gets a short name. Proxies receive neither labels of
+// tiers and standings nor messages about tiers.
 func TestExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})

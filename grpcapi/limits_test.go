@@ -310,7 +310,7 @@ func TestConnectionWithoutPreface(t *testing.T) {
 }
 
 // TestBudgetOfGrowth checks that the cost of a view follows the size of its set, even beyond the
-// limit. New streams are then refused until the set is smaller.
+// limit. Beyond the limit, new streams are refused until the set is smaller.
 func TestBudgetOfGrowth(t *testing.T) {
 	for name, port := range map[string]int{"a declared port": 80, "an undeclared port": 1000} {
 		t.Run(name, func(t *testing.T) {

@@ -81,8 +81,8 @@ func TestOverflowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestOverflowsBeginAtZero checks that open streams have series before the first stall. A stall is
-// then an increase.
+// TestOverflowsBeginAtZero checks that open streams have series before the first stall. The first
+// stall is then an increase from zero.
 func TestOverflowsBeginAtZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)

@@ -128,8 +128,8 @@ func addressProfile(opaque bool) *federation.Profile {
 	return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Opaque: opaque})
 }
 
-// TestTurns checks that streams send nothing and can end while no turn is free. Afterwards they
-// send only the newest state.
+// TestTurns checks that streams send nothing and can end while no turn is free. Once a turn is
+// free, streams send only the newest state.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, key := newWorld(t, Options{Pace: -1}), addrKey("10.0.0.1:80")

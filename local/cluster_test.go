@@ -226,7 +226,7 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 }
 
 // TestPanicOfDefinition checks that a Service whose definition panics does not change until a retry
-// succeeds. The Service delays neither the start nor other Services of its namespace.
+// succeeds. The broken Service delays neither the start nor other Services of its namespace.
 func TestPanicOfDefinition(t *testing.T) {
 	inBubble(t, func(e *env) {
 		bad := federation.ServiceID{Namespace: "shop", Name: "bad"}

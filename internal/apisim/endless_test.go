@@ -10,7 +10,7 @@ import (
 )
 
 // TestEndlessCanceled checks that endless lists encode no object after the request has ended.
-// Without this check, handlers would still run after Server.Close.
+// Handlers that continue would still run after Server.Close.
 func TestEndlessCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -59,7 +59,7 @@ func send(status int, kind, text string, times int) http.HandlerFunc {
 	}
 }
 
-// TestTransport checks which responses are let through.
+// TestTransport checks which responses are passed to the client.
 func TestTransport(t *testing.T) {
 	const json, kB = "application/json", 1 << 10
 	blank := strings.Repeat(" ", kB)

@@ -50,8 +50,8 @@ func TestOthersDoNotWait(t *testing.T) {
 	})
 }
 
-// TestCollapse checks that a key that is added many times is handled once, with the first time. A
-// key that is added while it is handled is handled again.
+// TestCollapse checks that a key that is added many times is handled once, with the time of the
+// first Add. A key that is added while it is handled is handled again.
 func TestCollapse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDirty[string]()

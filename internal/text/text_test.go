@@ -57,7 +57,7 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-// FuzzClean checks that no input makes a result too long or lets it control a terminal.
+// FuzzClean checks that no result is too long or contains characters that control a terminal.
 func FuzzClean(f *testing.F) {
 	f.Add("east\x1b[2J", 5)
 	f.Add(strings.Repeat("ä", 1000), 500)

@@ -233,7 +233,7 @@ func withReplica(t *testing.T, f func(t *testing.T, w *world, a *replica)) {
 	})
 }
 
-// set sets the state of a link. If the link is ready or stale, the replica has a cache of it with
+// set sets the state of a link. If the link is ready or stale, the replica caches the cluster with
 // the given data.
 func (r *replica) set(name federation.ClusterName, state cluster.State, data []byte) {
 	r.mu.Lock()
@@ -624,8 +624,8 @@ func TestForbidden(t *testing.T) {
 	})
 }
 
-// TestNoLease checks that nothing is written while the Lease cannot be used, and that the status
-// reports it.
+// TestNoLease checks that nothing is written while the Lease cannot be used. The status must report
+// the problem.
 func TestNoLease(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.Misbehave(apisim.Faults{Forbidden: []string{"leases"}})

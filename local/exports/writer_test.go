@@ -78,7 +78,7 @@ func TestFreshReadDecides(t *testing.T) {
 			t.Errorf("writes %q, Service %+v", got, now)
 		}
 	}
-	t.Run("made before it is read", func(t *testing.T) {
+	t.Run("created before the read", func(t *testing.T) {
 		inWorld(t, nil, func(w *world, _ *leadership) {
 			w.services.put(users)
 			w.change(func() {
@@ -89,7 +89,7 @@ func TestFreshReadDecides(t *testing.T) {
 			untouched(t, w)
 		})
 	})
-	t.Run("ours was replaced", func(t *testing.T) {
+	t.Run("written Service was replaced", func(t *testing.T) {
 		inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *leadership) {
 			time.Sleep(time.Second)
 			w.take()
@@ -103,7 +103,7 @@ func TestFreshReadDecides(t *testing.T) {
 			}
 		})
 	})
-	t.Run("made between read and create", func(t *testing.T) {
+	t.Run("created between read and create", func(t *testing.T) {
 		inWorld(t, nil, func(w *world, _ *leadership) {
 			tries := 0
 			w.mu.Lock()

@@ -66,8 +66,8 @@ func TestCopiedBounds(t *testing.T) {
 	}
 }
 
-// TestRerecorded checks that a new record replaces the items of the given keys. Only those items of
-// the old record stay that the plan reads.
+// TestRerecorded checks that a new record replaces the items of the given keys. Other items of the
+// old record stay only if the plan reads them.
 func TestRerecorded(t *testing.T) {
 	annotations := map[string]string{"isthmus.io/prefer": "local"}
 	old := record(map[string]string{"z": "1"},

@@ -360,7 +360,7 @@ func TestLeaderChanges(t *testing.T) {
 }
 
 // TestIPsStay checks that a ServiceImport keeps its IPs until another object has the name of its
-// Service. The Service is created with these IPs.
+// Service. The derived Service is created with the IPs of the ServiceImport.
 func TestIPsStay(t *testing.T) {
 	derived := ID{"shop", "web-clusterset"}
 	s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
@@ -669,7 +669,7 @@ func TestUnlistedWithoutService(t *testing.T) {
 }
 
 // TestUnlistedClusters checks links with names that status.clusters cannot contain. The status
-// omits them, and their members stay.
+// omits such links, and their members stay.
 func TestUnlistedClusters(t *testing.T) {
 	for _, ip := range []string{"10.0.0.1", "None"} {
 		one, other := export("web", "import", "http=80"), export("web", "import", "http=80")
@@ -690,8 +690,8 @@ func TestUnlistedClusters(t *testing.T) {
 			}
 		}
 
-		// Another leader finds the members of these links, and keeps them once the links are
-		// deleted.
+		// Another leader finds the members of the unlisted links, and keeps the members once the
+		// links are deleted.
 		s.memory = Memory{}
 		s.Clusters = s.Clusters[3:]
 		if writes := s.settle(t); len(writes) > 0 {

@@ -129,7 +129,7 @@ func TestLimitsOfSettings(t *testing.T) {
 	if !slices.Equal(s.last.Fullest, want) || s.last.Fullest[0].Ratio() != 2 {
 		t.Errorf("Fullest is %+v, want %+v", s.last.Fullest, want)
 	}
-	// A higher limit takes effect at once, and a lower limit deletes nothing.
+	// A higher limit takes effect at once. A lower limit deletes nothing.
 	s.MaxPerLink, s.MaxPerNamespace = 20, 5
 	s.settle(t)
 	if len(s.Services) != 20+1 {

@@ -454,8 +454,9 @@ func TestHeadlessNeedsNoName(t *testing.T) {
 	}
 }
 
-// TestNoUsablePort checks exports without a usable port. No Service is created for them. An
-// existing Service keeps its ports, and loses members that are no longer exported.
+// TestNoUsablePort checks exports without a usable port. No Service is created for an export
+// without a usable port. An existing Service keeps its ports, and loses members that are no longer
+// exported.
 func TestNoUsablePort(t *testing.T) {
 	hostile := "x" + strings.Repeat("X", 10_000)
 	s := newSim(
@@ -513,7 +514,7 @@ func TestNotLinkerds(t *testing.T) {
 		}
 		return o
 	}
-	t.Run("members of other names", func(t *testing.T) {
+	t.Run("members with other names", func(t *testing.T) {
 		for _, o := range []*Service{
 			federated("backend", "web@east"), federated("", "web@east,api@west"), federated("", "web@east,"),
 		} {
@@ -524,7 +525,7 @@ func TestNotLinkerds(t *testing.T) {
 			}
 		}
 	})
-	t.Run("limits leave out what is exported", func(t *testing.T) {
+	t.Run("exports beyond the limit", func(t *testing.T) {
 		s := newSim(cluster("east"))
 		for i := range DefaultPerNamespace {
 			s.of("east").Exports = append(s.of("east").Exports, export(fmt.Sprint("a", i), "mirror", "http=80"))
@@ -536,7 +537,7 @@ func TestNotLinkerds(t *testing.T) {
 			t.Errorf("writes: %q", writes)
 		}
 	})
-	t.Run("changed since", func(t *testing.T) {
+	t.Run("changed since planned", func(t *testing.T) {
 		s := newSim(cluster("east", export("web", "federated", "http=80")))
 		o := federated("", "web@east")
 		s.Services[o.ID] = o

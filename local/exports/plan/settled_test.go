@@ -136,8 +136,8 @@ func TestReplacedWhileLeaderChanges(t *testing.T) {
 }
 
 // TestReplacedWhileAnotherIsMissing checks two exports whose Services are replaced. While one
-// Service is briefly missing, a new leader decides nothing about the other export. The next leader
-// does not either.
+// Service is briefly missing, neither a new leader nor the leader after it decides anything about
+// the other export.
 func TestReplacedWhileAnotherIsMissing(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 0)),
@@ -192,8 +192,8 @@ func TestNameMadeUpForSome(t *testing.T) {
 	s.want(t, "web-clusterset", "tcp-80=80,tcp-81=81 of local,east,west")
 }
 
-// TestThirdReplaced checks that every export keeps its priority over younger exports, not only the
-// oldest export.
+// TestThirdReplaced checks that every export, not only the oldest, keeps its priority over younger
+// exports.
 func TestThirdReplaced(t *testing.T) {
 	s := settledSim(t,
 		cluster("", exportOf("http=80", 0)),
@@ -291,7 +291,7 @@ func TestDecidingPortsHaveRoom(t *testing.T) {
 }
 
 // TestUnknownMemberAndPorts checks that a member whose export is unknown keeps its ports. Earlier
-// members may still change theirs.
+// members may still change their ports.
 func TestUnknownMemberAndPorts(t *testing.T) {
 	as := func(ports string) Export { return export("web", "federated", ports) }
 	for fate, lose := range map[string]func(s *sim, name string){

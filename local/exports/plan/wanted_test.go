@@ -58,7 +58,7 @@ func TestSingleStack(t *testing.T) {
 	}
 }
 
-// TestNewSingleStack checks that new Services of all kinds ask for IPv4 only while IPv6 is not
+// TestNewSingleStack checks that new Services of all kinds request only IPv4 while IPv6 is not
 // served.
 func TestNewSingleStack(t *testing.T) {
 	s := newSim(cluster("west", export("web", "mirror,federated,import", "http=80")))
@@ -79,8 +79,8 @@ func onlyIPv6(e Export) Export {
 	return e
 }
 
-// TestOnlyIPv6 checks exports with only IPv6 while IPv6 is not served. If there are no other
-// exports, the ServiceImport is not ready. Otherwise the IPv6 exports have a conflict.
+// TestOnlyIPv6 checks exports with only IPv6 while IPv6 is not served. Without other exports, the
+// ServiceImport is not ready. With other exports, the IPv6 exports have a conflict.
 func TestOnlyIPv6(t *testing.T) {
 	web := func() Export { return export("web", "import", "http=80") }
 	const unsupported, noConflict = "IPFamilyNotSupported", "NoConflicts"

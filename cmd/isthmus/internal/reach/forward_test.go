@@ -351,7 +351,7 @@ func TestDeadline(t *testing.T) {
 }
 
 // TestRefused checks the error if an API server, or a proxy in front of it, refuses to forward a
-// port. Only one of the two requests reaches the API server.
+// port. Either the request for WebSockets or the request for SPDY reaches the API server.
 func TestRefused(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no \u001b","code":%d}`
 	long := strings.Replace(status, "no ", "no "+strings.Repeat("x", 2000), 1)

@@ -71,7 +71,7 @@ func TestReports(t *testing.T) {
 }
 
 // TestReportsHaveLimits checks that a cluster or namespace that changes all the time does not
-// silence others. Clusters that are not linked share one limit.
+// suppress log lines of others. Clusters that are not linked share one limit.
 func TestReportsHaveLimits(t *testing.T) {
 	r, lines := observed()
 	id := cmdtest.ShopID("web")

@@ -83,7 +83,7 @@ func (r *record) shutdown() *shutdown {
 }
 
 // TestShutdown checks that the listener is closed before the remaining streams end. Without
-// --drain, all streams end together then. With both flags 0, shutdown waits for nothing.
+// --drain, all remaining streams end together. With both flags 0, shutdown waits for nothing.
 func TestShutdown(t *testing.T) {
 	for _, c := range []struct {
 		name        string
