@@ -57,7 +57,7 @@ func termsOf(w *world, c *cluster) spec.Cluster {
 	return spec.Cluster{Name: c.name, Region: region != "" && region == regionOf(w, w.clusters[0])}
 }
 
-// standing returns how far a cluster is taken out of service for this Service.
+// standing returns the standing of a cluster for this Service.
 func (c *choice) standing(of *cluster) spec.Standing {
 	s, _ := standing(c.world, of)
 	return c.Applied(s)
@@ -122,7 +122,7 @@ func (c *choice) mayName(terms []string, of *cluster) bool {
 	})
 }
 
-// vague reports whether clusters that are away decide which of the first use tiers are in use.
+// vague reports whether the use of the first tiers depends on clusters that are away.
 func (c *choice) vague(use int) bool {
 	w := c.world
 	reserve := slices.ContainsFunc(c.shares, func(s share) bool {

@@ -24,7 +24,7 @@ const filter = "!EndpointSlice && !(DNS && Headless)"
 func describe(suite string) error {
 	info, err := buildinfo.ReadFile(suite)
 	if err != nil {
-		return fmt.Errorf("%s is no program that go test -c has built: %w", suite, err)
+		return fmt.Errorf("%s is not a program built by go test -c: %w", suite, err)
 	}
 	if info.Main.Path != module {
 		return fmt.Errorf("%s is built from module %q: build the suite by go test -c in conformance of mcs-api",
@@ -48,7 +48,7 @@ func test(ctx context.Context, suite string, kubeconfigs []string) error {
 	}
 	report, err := os.ReadFile(filepath.Join(out, "specs.json"))
 	if err != nil {
-		return fmt.Errorf("the suite has ended without a report: %w\n%s", failed, text)
+		return fmt.Errorf("the suite ended without a report: %w\n%s", failed, text)
 	}
 	var suites []struct{ SpecReports []spec }
 	if err := json.Unmarshal(report, &suites); err != nil || len(suites) != 1 {
@@ -91,6 +91,6 @@ func show(all []spec) (passed int) {
 		}
 	}
 	slices.Sort(rows)
-	fmt.Printf("%s\n\n%d of %d specs have passed.\n", strings.Join(rows, "\n"), passed, len(rows))
+	fmt.Printf("%s\n\n%d of %d specs passed.\n", strings.Join(rows, "\n"), passed, len(rows))
 	return passed
 }

@@ -59,19 +59,19 @@ func parse(args []string, out io.Writer) (arguments, error) {
 		&a.start.Gateway,
 		"gateway",
 		"",
-		"`path` of the isthmus command; built from the repository unless given",
+		"`path` of the isthmus binary; if empty, it is built",
 	)
 	flags.StringVar(
 		&a.start.Controlplane,
 		"controlplane",
 		"",
-		"`path` of the controlplane command; built from the repository unless given",
+		"`path` of the controlplane binary; if empty, it is built",
 	)
-	flags.StringVar(&a.start.Dir, "dir", "", "`folder` for the clusters' state, kept; a temporary one unless given")
-	flags.StringVar(&a.log, "log", "", "`file` for the whole log of the gateway")
-	flags.IntVar(&a.count, "count", 1, "run the cases that many times")
-	flags.BoolVar(&a.list, "list", false, "print what each case checks, and run none")
-	flags.BoolVar(&a.verbose, "v", false, "show each command as it begins")
+	flags.StringVar(&a.start.Dir, "dir", "", "`directory` in which to keep the clusters' state; if empty, a temporary one")
+	flags.StringVar(&a.log, "log", "", "`file` for the whole log of the replica")
+	flags.IntVar(&a.count, "count", 1, "number of times to run the cases")
+	flags.BoolVar(&a.list, "list", false, "print what each case checks, without running it")
+	flags.BoolVar(&a.verbose, "v", false, "show each command when it begins")
 	err := harness.ParseFlags(flags, args, overview, out)
 	if err != nil {
 		return a, err

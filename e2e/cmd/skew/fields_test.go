@@ -25,15 +25,15 @@ func TestChanged(t *testing.T) {
 		now  objects
 		want []string
 	}{
-		"nothing is written": {objects{web: service("1", "a")}, nil},
+		"no write": {objects{web: service("1", "a")}, nil},
 		"a label": {objects{web: service("2", "b")}, []string{
 			web + ` metadata labels team: "b" instead of "a"`,
 		}},
-		"the same again": {objects{web: service("2", "a")}, []string{web + ": written without a change"}},
-		"a new one": {objects{web: service("1", "a"), "Service new": {Object: map[string]any{
+		"a write without a change": {objects{web: service("2", "a")}, []string{web + ": written without a change"}},
+		"a new object": {objects{web: service("1", "a"), "Service new": {Object: map[string]any{
 			"kind": "Service", "metadata": map[string]any{"resourceVersion": "3"},
 		}}}, []string{`Service new kind: "Service" is new`, `Service new metadata: {} is new`}},
-		"it is gone": {objects{}, []string{
+		"a deleted object": {objects{}, []string{
 			web + ` kind: "Service" is gone`,
 			web + ` metadata labels team: "a" is gone`,
 			web + ` metadata name: "web" is gone`,

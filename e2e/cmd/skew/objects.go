@@ -85,7 +85,7 @@ func holder(ctx context.Context, c *kube.Client, lease string) (string, error) {
 		return "", err
 	}
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
-		return "", fmt.Errorf("nobody holds the Lease %s", lease)
+		return "", fmt.Errorf("the Lease %s has no holder", lease)
 	}
 	return *l.Spec.HolderIdentity, nil
 }

@@ -137,7 +137,7 @@ func (s *story) changes(ctx context.Context, one step, before objects) error {
 	}
 	if !slices.Equal(names, s.usual) {
 		now, first := strings.Join(names, ", "), strings.Join(s.usual, ", ")
-		s.report("write", []string{fmt.Sprintf("for a change, %s and not %s", now, first)})
+		s.report("write", []string{fmt.Sprintf("for a change, %s, want %s", now, first)})
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (s *story) hasWritten(ctx context.Context) error {
 	}
 	for _, name := range []string{"Service web-federated", "Service web-clusterset", "ServiceImport web"} {
 		if all[name].Object == nil {
-			return fmt.Errorf("there is no %s", name)
+			return fmt.Errorf("%s does not exist", name)
 		}
 	}
 	return nil

@@ -89,7 +89,7 @@ func (s *streams) have(number int) error {
 		}
 		want := one.endpoints(number)
 		if got := now.Get.Addrs(); !slices.Equal(got, want) {
-			return fmt.Errorf("%s has %v, not %v", one.title, got, want)
+			return fmt.Errorf("%s has %v, want %v", one.title, got, want)
 		}
 	}
 	return nil
