@@ -42,9 +42,9 @@ type Options struct {
 	// Writer writes EndpointSlices for the cluster's ExternalWorkloads. If Writer is nil, no
 	// EndpointSlices are written.
 	Writer *externalworkload.Writer
-	// Exports makes the cluster cache its exports, and objects with the same names as exports. Pass
-	// the same ExportOptions to the Store, together with the result of LocalLink. If Exports is
-	// nil, the cluster caches nothing for exports.
+	// Exports makes the cluster cache its exports and every object that has the same name as an
+	// export. Pass the same ExportOptions to the Store, together with the result of LocalLink. If
+	// Exports is nil, the cluster caches nothing for exports.
 	Exports *clusterstore.ExportOptions
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
 	// is processed. If Supervisor is nil, a panic ends the process.
@@ -201,11 +201,11 @@ func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 // LocalLink returns the cluster's link, for clusterstore.Options.
 func (l *Cluster) LocalLink() *clusterstore.LocalLink { return l.link }
 
-// maxDefiners is the number of Services that are defined at the same time, each in a different
-// namespace. A Service with many members does not delay Services in other namespaces.
+// maxDefiners is the maximum number of Services that are defined at the same time, each in a
+// different namespace. A Service with many members does not delay Services in other namespaces.
 const maxDefiners = 4
 
-// superviseDefine calls define. If define panics, the Service keeps its definition and is queued
+// superviseDefine calls define. If the call panics, the Service keeps its definition and is queued
 // for another attempt.
 func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 	work := panics.Work{Where: panics.Definition, Service: id}
@@ -262,8 +262,8 @@ func (l *Cluster) ServiceOfImport(serviceImport federation.ServiceID) (federatio
 	return federation.ServiceID(id), written
 }
 
-// LinkerdMirrors returns the Services that Linkerd's service mirror has written, by mirrored
-// cluster.
+// LinkerdMirrors returns the Services that Linkerd's service mirror has created, grouped by
+// mirrored cluster.
 func (l *Cluster) LinkerdMirrors() map[string][]federation.ServiceID {
 	return l.cluster.LinkerdMirrors()
 }
@@ -273,7 +273,7 @@ func (l *Cluster) LinkerdMirrors() map[string][]federation.ServiceID {
 type AddressOwner struct {
 	Name    string                // such as "Pod shop/web-1"
 	Service *federation.ServiceID // nil unless the address is the cluster IP of exactly one Service
-	// If several objects have the address on all ports, Claimed describes the objects, as in "2
+	// If several objects claim the address on all ports, Claimed describes the objects, as in "2
 	// Pods with IP 10.0.0.1".
 	Claimed string
 }

@@ -39,7 +39,7 @@ func define(
 	return d, append(problems, more...)
 }
 
-// defineMembers returns a definition without its preference, and the problems with annotations and
+// defineMembers returns a definition without a preference, and the problems with annotations and
 // labels.
 //
 // A Service with a local-discovery or remote-discovery annotation is federated, even if the

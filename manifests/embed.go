@@ -3,7 +3,7 @@ package manifests
 import _ "embed" // RemoteAccess
 
 // RemoteAccess contains link/remote-access.yaml. The command "isthmus link" creates the objects of
-// remote-access.yaml in the linked cluster, except for their names and the token.
+// remote-access.yaml in the linked cluster, but replaces the names and the token.
 //
 //go:embed link/remote-access.yaml
 var RemoteAccess []byte

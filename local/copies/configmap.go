@@ -39,15 +39,16 @@ const (
 	maxLists = 32      // of a copy; a copy has a list for each kind
 	maxOther = 128     // of a field other than a list, in bytes; a copy has empty metadata
 	maxHead  = 4 << 10 // of a head, in bytes
-	// maxGenerations limits the memory for the descriptions of generations. Isthmus ignores all
-	// generations above the limit.
+	// maxGenerations limits the memory for the descriptions of generations. Isthmus ignores
+	// generations beyond the limit.
 	maxGenerations = 2048
 )
 
 // binaryDataNumber is the protobuf field number of a ConfigMap's binary data.
 const binaryDataNumber = 3
 
-// head describes a generation. Every ConfigMap of a generation contains the head in an annotation.
+// head describes a generation. Every ConfigMap of a generation stores the generation's head in an
+// annotation.
 type head struct {
 	clusterstore.CopiedCluster
 	Written  time.Time `json:"written"`
@@ -67,7 +68,8 @@ func (g *generation) complete() bool { return len(g.names) == g.Parts }
 // mayGrow reports whether a leader may still be writing an incomplete generation.
 func (g *generation) mayGrow() bool { return !g.complete() && time.Since(g.Written).Abs() <= readyFor }
 
-// tooOld reports whether the start of the outage is at least maxAge in the past or in the future.
+// tooOld reports whether the outage started at least maxAge ago, or appears to start at least
+// maxAge in the future.
 func (g *generation) tooOld(maxAge time.Duration) bool { return time.Since(g.Lost).Abs() >= maxAge }
 
 // slug returns a string that identifies a cluster in the names and labels of ConfigMaps. If the
@@ -133,10 +135,10 @@ func onlyLists(data []byte) bool {
 // ConfigMaps.
 type generations map[[sha256.Size]byte]*generation
 
-// add adds a ConfigMap to its generation. A generation with an invalid annotation does not belong
-// to a linked cluster, so the leader deletes it. The number and size of generations are limited,
-// because users may forge ConfigMaps. Because the caller may reuse the object, add does not retain
-// any of the object's strings.
+// add adds a ConfigMap to its generation. The leader deletes a generation with an invalid
+// annotation, because the annotation does not identify a linked cluster. The number and size of
+// generations are limited, because users may forge ConfigMaps. Because the caller may reuse the
+// object, add does not retain any of the object's strings.
 func (g generations) add(o metav1.Object) {
 	label := o.GetLabels()[clusterLabel]
 	text := o.GetAnnotations()[headAnnotation]

@@ -52,7 +52,8 @@ type Options struct {
 	Log    *zap.Logger
 }
 
-// Caches returns the caches of all links. If listed is false, links may be missing from the list.
+// Caches returns the caches of all links. If the second result is false, links may be missing from
+// the list.
 type Caches func() (list []clusterstore.LinkedCache, listed bool)
 
 // Copies reads and writes the copies of stale clusters. [Copies.Read] and [Copies.Status] are safe
@@ -105,8 +106,9 @@ func New(o Options) *Copies {
 // SetCaches must be called once, before Run.
 func (c *Copies) SetCaches(caches Caches) { c.caches = caches }
 
-// Read returns the newest usable copy of a cluster, or nil if no copy exists. If no copy is usable,
-// Read returns an error, which is a [clusterstore.UnusableCopy] unless a copy may become usable.
+// Read returns the newest usable copy of a cluster, or nil if no copy exists. If no copy can be
+// used, Read returns an error. An error of type [clusterstore.UnusableCopy] means that no copy is
+// expected to become usable.
 func (c *Copies) Read(ctx context.Context, name federation.ClusterName) (*clusterstore.Copy, error) {
 	all, err := c.list(ctx, clusterLabel+"="+slug(name), newest)
 	if apierrors.IsForbidden(err) {

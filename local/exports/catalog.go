@@ -72,9 +72,9 @@ func (c *Catalog) hooks(name string) cluster.ExportHooks {
 	return hooks
 }
 
-// readExported returns the data to cache for a Service, or nil. The data is complete if the Service
-// is exported through labels, or was written by Isthmus in the local cluster. For any other
-// Service, the data contains only the fields that a ServiceExport needs.
+// readExported returns the data to cache for a Service, or nil. The data is complete for a Service
+// that is exported through labels, and for a local Service that Isthmus or Linkerd's service mirror
+// created. For any other Service, the data contains only the fields that a ServiceExport needs.
 func (c *Catalog) readExported(cluster string, o *corev1.Service) *plan.Export {
 	selectors := c.o.Selectors(cluster)
 	mirror, federated := selectors.Match(o.Labels)
@@ -194,9 +194,9 @@ func catalog(from *cluster.CachedExports, local bool) catalogd {
 	return read
 }
 
-// isTaken returns the IsTaken function for a plan's World. The IsTaken function reports whether the
-// local cluster has a Service that is neither exported nor written by Isthmus. The results are
-// cached, so that they do not change while the World is in use.
+// isTaken returns the IsTaken function for a plan's World. The IsTaken function reports whether a
+// local Service has the given name but is missing from World.Services. The results are cached, so
+// that they do not change while the World is in use.
 func isTaken(local *cluster.CachedExports) func(plan.ID) bool {
 	var mu sync.Mutex
 	answers := make(map[plan.ID]bool)

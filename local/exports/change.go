@@ -54,7 +54,7 @@ type Change struct {
 
 // turnOfImport returns the turn for writes of ServiceImports and ServiceExports. Services have
 // turns of their own, because the API may be slow only for ServiceImports and ServiceExports. All
-// objects that no export requests share one turn, regardless of their kind.
+// objects that are not requested by any export share one turn, regardless of their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn
@@ -188,9 +188,9 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 }
 
 // replacement returns a function that computes the object to write in place of an existing object,
-// which may be nil. If the existing object is already correct or is not managed by Isthmus, the
-// returned function returns nil. The function want returns the wanted state for the current state,
-// and reports whether the two states differ.
+// or the object to create if the existing object is nil. If the existing object is already correct
+// or is not managed by Isthmus, the returned function returns nil. The function want returns the
+// wanted state for the current state, and reports whether the two states differ.
 func replacement[O kept, P any](
 	read func(O) *P, mine func(*P) bool, want func(*P) (P, bool), write func(*P, O) O,
 ) func(have O) O {

@@ -30,7 +30,7 @@
 //   - An object is written at most once a second. An object that keeps changing is written less
 //     often, down to once a minute.
 //   - At most 50 writes begin per second. Writes alternate between links and, within each link,
-//     between namespaces. All objects that no export requests share one turn.
+//     between namespaces. All objects that are not requested by any export share one turn.
 //   - A failed write does not delay other objects. The writer retries a failed write indefinitely,
 //     with a back-off from 1 s to 5 min. Deletions for the same exports wait until the write has
 //     succeeded or has failed five times.
@@ -58,17 +58,18 @@
 //
 // Callers may rely on the following behavior of Leases:
 //
-//   - Isthmus leaves a link to Linkerd while a mirror holds the Lease service-mirror-write-NAME.
-//     NAME is the name of the link, or of a Link object whose targetClusterName is the name of the
-//     link.
-//   - Isthmus leaves the local cluster to Linkerd while a mirror holds local-service-mirror-write.
-//   - Once this process has read Leases for UnlinkedAfter without seeing the mirror's Lease held,
-//     Isthmus may adopt the objects that Linkerd wrote. If no read of Leases succeeds for 30 s, the
-//     period of UnlinkedAfter starts again.
+//   - Isthmus does not write a mirror or federated Service with a linked cluster as a member while
+//     a service mirror holds the Lease service-mirror-write-NAME. NAME is the name of the link, or
+//     of a Link object whose targetClusterName is the name of the link.
+//   - Isthmus does not write a federated Service with the local cluster as a member while a service
+//     mirror holds the Lease local-service-mirror-write.
+//   - If every read of Leases during the period UnlinkedAfter finds the mirror's Lease free,
+//     Isthmus may adopt the objects that Linkerd created. If no read of Leases succeeds for 30 s,
+//     the period of UnlinkedAfter starts again.
 //   - This process measures all times with its own clock, so clocks may differ. After this process
 //     sees a renewal, it treats the Lease as held for the duration of the Lease. A restarted
 //     process also treats the Lease of a stopped mirror as held for one duration.
-//   - While Leases or Links cannot be read, Isthmus does not change objects that Linkerd wrote.
+//   - While Leases or Links cannot be read, Isthmus does not change objects that Linkerd created.
 //
 // Callers may rely on the following behavior of Links:
 //

@@ -26,7 +26,7 @@ const (
 	// maxPause is the longest time between writes of an object that keeps changing.
 	maxPause = time.Minute
 	// After failuresDelay failures, which take about 15 s, a failing write no longer delays
-	// deletions for the same exports. Without failuresDelay, a failing write for one cluster could
+	// deletions for the same exports. Without this limit, a failing write for one cluster could
 	// delay deletions for another cluster forever.
 	failuresDelay = 5
 )
@@ -131,7 +131,7 @@ func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 		r.Nothing = v == none
 		r.Later = true
 		return r
-	// If the update of a status returns "not found", this version of the API has no status
+	// If an update of the status returns "not found", this version of the kind has no status
 	// subresource.
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) &&
 		(v == Update || v == Delete):

@@ -70,8 +70,8 @@ func manager(o metav1.Object) string {
 	return ""
 }
 
-// writeServiceImport returns the ServiceImport to write in place of the existing ServiceImport,
-// which may be nil. Fields that plans do not use stay unchanged.
+// writeServiceImport returns the ServiceImport to write in place of the existing ServiceImport, or
+// to create if no ServiceImport exists. Fields that plans do not use stay unchanged.
 func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {
@@ -122,7 +122,7 @@ func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.
 	return o
 }
 
-// conditions returns up to maxConditions conditions, including all with the given types.
+// conditions returns up to maxConditions conditions, including all conditions of the given types.
 func conditions(all []metav1.Condition, ours ...string) (list []metav1.Condition) {
 	others := maxConditions - len(ours)
 	for _, c := range all {

@@ -23,7 +23,7 @@ import (
 // destination controller may hold that Lease.
 const leaseName = "isthmus-exports-write"
 
-// The replica releases the Lease once no exports and no written objects have existed for idleTime.
+// After idleTime without exports and written objects, the replica releases the Lease.
 const idleTime = time.Minute
 
 // Options configure a Writer. All fields are required.
@@ -103,7 +103,7 @@ func (w *Writer) await(ctx context.Context) bool {
 	return false
 }
 
-// idle reports whether no object has to be written now or later, and no written object exists.
+// idle reports whether a plan neither lists objects nor becomes due later.
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }

@@ -171,8 +171,8 @@ func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 }
 
 // pass returns one task for each Service to sync. For each namespace with changed workloads, pass
-// also returns a task whose key has an empty name. The task with the empty name finds and queues
-// the affected Services.
+// also returns a task that finds and queues the affected Services. The key of such a task has an
+// empty name.
 func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	if !t.ready() {
 		return lease.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
@@ -233,8 +233,8 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 	return lease.Outcome{Problem: err.Error()}
 }
 
-// sync writes a Service's slices until they are correct, and returns whether it wrote a slice. No
-// write begins after the context has ended or the Lease is lost.
+// sync writes a Service's slices until the slices are correct, and reports whether a slice was
+// written. No write begins after the context has ended or the Lease is lost.
 //
 // The slices are listed first, and only the listed versions are updated or deleted. If a Service
 // has no slices and selects no workloads, sync sends no requests.

@@ -68,8 +68,8 @@ type target struct {
 	port     intstr.IntOrString
 }
 
-// portsOf returns a workload's ports by name and by number. If several ports share a name or
-// number, the first port applies.
+// portsOf returns a workload's port numbers, indexed by name and by number. If several ports share
+// a name or number, the index contains the first port.
 func portsOf(w *decode.ExternalWorkload) map[target]int32 {
 	found := make(map[target]int32, 2*len(w.Spec.Ports))
 	for _, x := range w.Spec.Ports {

@@ -10,7 +10,7 @@ import (
 )
 
 // Candidate takes part in elections on behalf of its replica. The Candidate records the holder of
-// the Lease and, while its replica is the leader, the leadership of type T. It logs changes. Use
+// the Lease and, while the replica is the leader, the leadership of type T. It logs changes. Use
 // [NewCandidate] to create one. All methods of a Candidate are safe for concurrent use.
 type Candidate[T any] struct {
 	// fixed after construction

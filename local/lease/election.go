@@ -18,8 +18,8 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// ErrNotRenewed, ErrTaken and ErrDeleted are reasons for the end of a leadership while the replica
-// continues to run.
+// ErrNotRenewed, ErrTaken and ErrDeleted explain why a replica that continues to run has lost the
+// Lease.
 var (
 	ErrNotRenewed = fmt.Errorf("the Lease could not be renewed for %v", renewDeadline)
 	ErrTaken      = errors.New("the Lease has another holder, or none")

@@ -21,7 +21,7 @@ const (
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
-	// If Nothing and Later are set, the next attempt begins no earlier than minPause later. The
+	// If Nothing and Later are set, the next attempt begins after minPause at the earliest. The
 	// pause gives the cache time to receive the current object, or limits how often a slow task
 	// runs.
 	Later    bool

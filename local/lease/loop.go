@@ -27,8 +27,8 @@ const (
 	tick = 20 * time.Millisecond
 )
 
-// Lease lets its user write only while this replica holds the Kubernetes Lease. The context of the
-// write is canceled when the Lease is lost. [Leadership] implements Lease.
+// Lease allows a write only while this replica holds the Kubernetes Lease. The context of the write
+// is canceled when the Lease is lost. [Leadership] implements Lease.
 type Lease interface {
 	Write(write func(context.Context) error) error
 }

@@ -148,7 +148,7 @@ func overlay(have, want, before map[string]string) (next, ours map[string]string
 
 // inherited returns the labels and annotations that Linkerd's service mirror copied from a member
 // to a Service. A label or annotation with the same value as in the member's export is assumed to
-// be copied.
+// have been copied.
 func inherited(have *Service, from []*member) *copies {
 	c := &copies{labels: make(map[string]string), annotations: make(map[string]string)}
 	for _, p := range from {

@@ -22,10 +22,11 @@
 //     mirrors need the same name, the mirror whose link has the longest matching name gets the
 //     name.
 //   - A plan changes and deletes only objects with the mark ([Settings.Marked]). A plan also adopts
-//     Services that Linkerd's service mirror wrote and no longer manages.
+//     Services that Linkerd's service mirror created but no longer manages.
 //   - A marked object does not influence the plan for other objects, because anybody can forge the
 //     mark. Limits, turns and the detection of mass losses include only members for which this
-//     leader has seen an export. A separate limit applies to members that only an object lists.
+//     leader has seen an export. A separate limit applies to members that an object lists although
+//     no export has requested them.
 //   - A plan does not remove members of a cluster whose exports are unknown. The exports are
 //     unknown until the cluster has synced after this replica began to write ([Cluster].Synced).
 //   - Exports are untrusted input. A plan omits and reports values that the API would reject, so

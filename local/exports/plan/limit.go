@@ -27,9 +27,9 @@ const (
 	maxRecordBytes  = 64 << 10 // of the record of copied labels and annotations
 )
 
-// maxNamed limits the members without an export that existing objects list in one namespace. The
-// limit applies to each linked cluster separately, and to all unlinked clusters together. A larger
-// Settings.MaxPerNamespace replaces maxNamed.
+// maxNamed limits how many members without an export the existing objects in one namespace may
+// list. The limit applies to each linked cluster separately, and to all unlinked clusters together.
+// A larger Settings.MaxPerNamespace replaces maxNamed.
 const maxNamed = 250
 
 type limiter struct{ *maker }
@@ -152,10 +152,11 @@ func (m limiter) limitAll() {
 	})
 }
 
-// allot assigns places to claims. The maxTotal argument limits all places, and maxPerNamespace
-// limits the places in each namespace. Claims with a place in the previous plan take precedence,
-// followed by the other claims in alphabetical order of their namespaces. For each claim without a
-// place, allot calls the reject function with the number of earlier claims in the namespace.
+// allot assigns places to claims. The maxTotal argument limits the total number of places, and
+// maxPerNamespace limits the number of places in each namespace. Claims with a place in the
+// previous plan take precedence, followed by the other claims in alphabetical order of their
+// namespaces. For each claim without a place, allot calls the reject function with the number of
+// earlier claims in the namespace.
 func allot(claims map[string][]claim, maxTotal, maxPerNamespace int, reject func(c claim, n int)) {
 	left := maxTotal
 	kept := make(map[string]int) // places of the previous plan, by namespace
@@ -192,8 +193,8 @@ type followKey struct {
 
 // followNamed adds members that existing objects list without an export, up to maxNamed per
 // namespace. Members without an export do not reduce how many exports the limits allow. An object
-// that would exceed maxNamed stays unchanged until UnlinkedAfter has elapsed and its unlinked
-// members are removed.
+// that would exceed maxNamed stays unchanged until the plan removes the object's unlinked members,
+// which happens after UnlinkedAfter.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {

@@ -187,7 +187,7 @@ func splitPatterns(
 }
 
 // matches reports whether a pattern matches a whole name. Once a later asterisk is reached, the
-// match of earlier asterisks is final, so matches compares at most len(pattern) * len(name) bytes.
+// match of earlier asterisks is final, so a call compares at most len(pattern) * len(name) bytes.
 func matches(pattern, name string) bool {
 	star, resume := -1, 0 // the last * in the pattern, and where in the name its successor is tried next
 	p, n := 0, 0

@@ -15,7 +15,7 @@ type maker struct {
 	clusters      map[string]*Cluster
 	named         map[group]*namedMembers // the members that existing objects name
 	// The members map contains all members for which this leader has seen an export. The limiter
-	// later adds members that only objects list.
+	// later adds members that objects list although no export has requested them.
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name
 	unlinked       map[group][]string    // clusters that are not linked and that only objects name
@@ -101,8 +101,9 @@ func (m *maker) findWritten() {
 	}
 }
 
-// inStatus returns the clusters in the status of a ServiceImport, and the clusters in the
-// annotation unlistedKey, which the status cannot list.
+// inStatus returns the clusters that a ServiceImport lists in the status or in the annotation
+// unlistedKey. The annotation lists the names that are not DNS labels, because the status cannot
+// contain them.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	g := group{kind: Import, of: o.ID}
 	named := false // whether the derived Service names members
@@ -145,7 +146,7 @@ func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 }
 
 // A mirror's name has the form NAME-LINK, in which both NAME and LINK may contain hyphens. Two
-// exports may need mirrors of the same name. For example, web-eu-west is the mirror of web-eu for
+// exports may need mirrors with the same name. For example, web-eu-west is the mirror of web-eu for
 // link west, and of web for link eu-west. The longest link name that is a suffix of the mirror's
 // name wins, regardless of the age of the exports. A client that connects to one cluster by name
 // never reaches another cluster.
@@ -286,8 +287,8 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 
 const noImports = "the local cluster does not serve the kind ServiceImport"
 
-// adoptExported records the members of Services that have exports and that Linkerd's service mirror
-// wrote but no longer manages. All other Services that the service mirror wrote stay unchanged.
+// adoptExported records the members of exported Services that Linkerd's service mirror created but
+// no longer manages. All other Services that the service mirror created stay unchanged.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())
@@ -354,8 +355,8 @@ func (m *maker) object(g group) ID {
 	return g.target()
 }
 
-// verdict stores a Verdict without Object. Make sets Object once the types of all ServiceImports
-// are known.
+// verdict stores a Verdict without setting the Object field. Make sets Object once the types of all
+// ServiceImports are known.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
 	m.verdicts[memberKey{g, cluster}] = Verdict{
 		Cluster: cluster,

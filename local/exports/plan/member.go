@@ -39,7 +39,7 @@ func (m *member) serviceCopies() copies {
 	return chooseCopies(s.Labels, s.Annotations, copyLabel(m.link.ExcludeLabels), copyAnnotation)
 }
 
-// exportedCopies returns the copied exportedLabels and exportedAnnotations of the member's
+// exportedCopies returns the exportedLabels and exportedAnnotations to copy from the member's
 // ServiceExport. The export must be known.
 func (m *member) exportedCopies() *copies {
 	if m.copies == nil {
@@ -80,8 +80,8 @@ func clustersOf(members []*member) (names []string) {
 // compareMembers orders the members of a group. The first member determines all values that cannot
 // be merged. For Services, the local cluster comes first, followed by the links, oldest first, as
 // in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in KEP-1645, and the UID
-// decides between exports of the same age. A member with an unknown export is sorted by the age of
-// its link for a Service, and last for a ServiceImport.
+// decides between exports of the same age. For ServiceImports, members whose exports are unknown
+// come last.
 func compareMembers(g group, a, b *member) int {
 	if g.kind == Import {
 		return cmp.Or(

@@ -45,9 +45,9 @@ func (one *merged) exporters(localName string) (names []string) {
 	return slices.Compact(names)
 }
 
-// remoteOrder returns the links that are members, in order of precedence. While the exports of a
-// link are unknown, the link keeps its position in the existing Service, so that the order does not
-// change twice.
+// remoteOrder returns the names of the linked clusters that are members, in order of precedence.
+// While the exports of a linked cluster are unknown, the cluster keeps its position in the existing
+// Service, so that the order does not change twice.
 func (one *merged) remoteOrder(w *World) (names []string) {
 	known := make(map[string]bool) // the member links; true if the exports are known
 	for _, p := range one.members {
@@ -86,7 +86,7 @@ func (one *merged) remoteOrder(w *World) (names []string) {
 }
 
 // unserved returns the known members whose Service has only IPv6, if Isthmus does not serve IPv6.
-// Clusters on other networks are omitted, because their clients use the addresses of Linkerd
+// Clusters on other networks are omitted, because clients reach these clusters through Linkerd
 // gateways.
 func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	if !ipv4Only {
@@ -255,8 +255,8 @@ func (m merger) differences(one *merged) (all []Conflict) {
 	add("TrafficDistributionConflict", "trafficDistribution", func(p *member) string {
 		return traffic(p).TrafficDistribution
 	})
-	// Because one link may exclude a label that another link copies, a key that any export omits is
-	// not compared.
+	// If a key is omitted from at least one export, the key is not compared. For example, one link
+	// may exclude a label that another link copies.
 	leftLabels := make(map[string]bool)
 	leftAnnotations := make(map[string]bool)
 	for _, p := range one.known {

@@ -4,8 +4,9 @@ import (
 	"time"
 )
 
-// A cluster that loses more than half of its members, and at least massMembers, within massTime has
-// probably been restored from an old backup. Users rarely remove so many exports on purpose.
+// A cluster that loses at least massMembers members, and more than half of all its members, within
+// massTime has probably been restored from an old backup. Users rarely remove so many exports on
+// purpose.
 const (
 	massMembers = 10
 	massTime    = time.Minute
@@ -20,8 +21,8 @@ const kindTime = 3 * time.Second
 // zero Memory.
 //
 // A user with permission to create Services in one namespace can forge the mark and list any
-// cluster in an object. Memory distinguishes members that an export requested from members that
-// only an object lists.
+// cluster in an object. Memory distinguishes members that an export requested from members that an
+// object lists although no export requested them.
 type Memory struct {
 	// The seen map contains the planned members for which this leader has seen an export. The value
 	// for a member reports whether the member has a place within the limits.
@@ -44,8 +45,8 @@ type Memory struct {
 	imports  map[ID]*history
 }
 
-// If the removal of a member is still in progress when the until time has passed, the member is not
-// counted as lost again.
+// If a member is still being removed after the time in the until field, the loss of the member is
+// not counted a second time.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led
@@ -196,9 +197,9 @@ func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	}
 }
 
-// tally identifies members that are counted together to detect a mass loss. Members for which this
-// leader has seen an export share one tally per cluster. Members that only objects list share one
-// tally per cluster and namespace.
+// tally identifies members that are counted together to detect a mass loss. One tally per cluster
+// counts the members for which this leader has seen an export. One tally per cluster and namespace
+// counts the members for which this leader has never seen an export.
 type tally struct{ cluster, namespace string }
 
 func (m keeper) tallyOf(what memberKey, seen bool) tally {
@@ -208,8 +209,8 @@ func (m keeper) tallyOf(what memberKey, seen bool) tally {
 	return tally{what.member, what.of.Namespace}
 }
 
-// massLosses returns the tallies with a mass loss: more than half of the members, and at least
-// massMembers, within massTime. Forged objects affect only the tally of their own namespace.
+// massLosses returns the tallies that have lost at least massMembers members, and more than half of
+// all their members, within massTime. Forged objects affect only the tally of their own namespace.
 func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[tally]bool {
 	lost := make(map[tally]int)
 	count := func(what memberKey, l loss) {

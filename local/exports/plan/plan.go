@@ -18,7 +18,8 @@ type Plan struct {
 	Conflicts []Conflict
 	// For each limit, Fullest contains the link or namespace that is closest to the limit.
 	Fullest []Fullness
-	// Due is the time at which the plan changes without a change to its input. Zero means never.
+	// Due is the next time at which the plan changes merely because time has passed. Zero means
+	// never.
 	Due time.Time
 }
 
@@ -30,7 +31,8 @@ type Unwanted struct {
 	UID  string
 }
 
-// Mine reports whether the caller may delete a Service that it has just read from the API server.
+// Mine reports whether the plan may delete a Service that the caller has just read from the API
+// server.
 func (u Unwanted) Mine(s Settings, have *Service) bool {
 	return have.UID == u.UID && s.Marked(have) && !have.Deleting
 }
@@ -45,7 +47,7 @@ type Verdict struct {
 	Export  ID
 	Kind    Kind
 	// Object is the Service that is written for the export. For a headless ServiceImport, Object is
-	// the ServiceImport itself, because Isthmus writes no Service.
+	// the ServiceImport itself, because the plan contains no derived Service.
 	Object ID
 	State  State
 	Detail string    // may be empty
@@ -63,7 +65,7 @@ const (
 	Taken         State = "taken"           // another object has the name
 	Waiting       State = "waiting"         // the namespace is missing, or the previous object is still being deleted
 	NotAllowed    State = "not allowed"     // rejected by the settings of the link
-	// NameRefused means that the object may not have its name, or that the link has the name of the
+	// NameRefused means that the object must not use its name, or that the link has the name of the
 	// local cluster. The name of an object may be invalid for a Service, or reserved for another
 	// link.
 	NameRefused   State = "name refused"
@@ -82,8 +84,7 @@ type Conflict struct {
 	Kind    Kind
 	Reason  string
 	Message string
-	// If the only field is not nil, the conflict concerns only the ServiceExports in the listed
-	// clusters.
+	// A non-nil list limits the conflict to the ServiceExports in the listed clusters.
 	only []string
 }
 
@@ -101,5 +102,5 @@ type Fullness struct {
 	Most      int    // the limit
 }
 
-// Ratio is above 1 if the exports exceed the limit.
+// Ratio returns a value above 1 if the exports exceed the limit.
 func (f Fullness) Ratio() float64 { return float64(f.Asked) / float64(f.Most) }

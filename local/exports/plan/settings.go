@@ -82,8 +82,8 @@ const (
 )
 
 // IsWritten reports whether Isthmus or Linkerd's service mirror wrote a Service with the given
-// labels. A Service with the mark of any installation is a written Service. Isthmus never exports a
-// written Service.
+// labels. A Service with the mark of any installation counts as written by Isthmus. Isthmus never
+// exports a Service for which IsWritten returns true.
 func IsWritten(labels map[string]string) bool {
 	_, marked := labels[markLabel]
 	return marked || labels[mirroredLabel] != ""

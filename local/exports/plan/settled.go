@@ -58,8 +58,8 @@ func keyOf(p *member) exportKey {
 	return exportKey{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
 }
 
-// yields reports whether the export of a member may replace a value of origin o. An export may
-// replace its own values and the values of younger exports.
+// yields reports whether the export of a member may replace a value that has the given origin. An
+// export may replace its own values and the values of younger exports.
 func (o origin) yields(p *member) bool {
 	e := keyOf(p)
 	if e == o.exportKey {

@@ -27,8 +27,8 @@ type WantedService struct {
 }
 
 // Mine reports whether the plan may write a Service that the caller has just read from the API
-// server. The plan may write a marked Service. The plan may also write a Service of Linkerd's
-// service mirror that the plan adopts, if the Service is unchanged.
+// server. The plan may write a marked Service. The plan may also write a Service that the plan
+// adopts from Linkerd's service mirror, if the Service has not changed since planning.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false

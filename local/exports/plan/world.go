@@ -24,7 +24,7 @@ type World struct {
 	// Namespaces holds the namespaces of the local cluster that are not being deleted.
 	Namespaces map[string]bool
 	// Services contains all local Services with the mark or with Linkerd's label for mirrors, and
-	// possibly others.
+	// possibly other Services.
 	Services map[ID]*Service
 	// IsTaken reports whether the local cluster has a Service with the given name that is not in
 	// Services. The result must not change during Make. If IsTaken is nil, Services must contain

@@ -359,7 +359,7 @@ func (m writer) remove(g group) {
 	}
 }
 
-// removeService deletes the Service of a group, unless Linkerd's service mirror wrote it.
+// removeService plans the deletion of a group's Service, if the Service has the mark of Isthmus.
 func (m writer) removeService(g group) {
 	if o := m.Service(g.target()); o != nil && m.Marked(o) && !o.Deleting {
 		if is, _, _ := identify(o); is == g {
