@@ -186,8 +186,8 @@ var unwritten = []plan.State{
 	adminapi.ExportChangedBack,
 }
 
-// Describe implements prometheus.Collector. Describe sends no descriptors, so that Prometheus does
-// not check the collected metrics.
+// Describe implements prometheus.Collector. Describe does not send descriptors, so that Prometheus
+// does not check the collected metrics.
 func (e *ExportsReport) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector. Collect sends metrics about exports and their states.

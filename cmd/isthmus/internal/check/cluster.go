@@ -90,7 +90,7 @@ func (l *clusterCheck) checkServer() {
 	}
 }
 
-// isFailure reports whether a response status affects requests for all resources.
+// isFailure reports whether a status shows that the API server fails or rejects all requests.
 func (l *clusterCheck) isFailure(status int) bool {
 	follows := l.State == adminapi.Ready || l.State == adminapi.Pending || l.State == ""
 	return status == http.StatusUnauthorized || status >= 500 && !follows

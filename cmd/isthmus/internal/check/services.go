@@ -61,8 +61,8 @@ func services(n int) string {
 	return text.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
 }
 
-// checkMembers reports members that lack ports and members that do not serve. If no member of the
-// service serves, the results are Failures.
+// checkMembers reports members that lack ports and members that do not serve. If none of the
+// members of the service serves, the results are Failures.
 func checkMembers(r *report, s *adminapi.Service) {
 	level := Failure
 	if slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Reason == "" }) {

@@ -130,7 +130,7 @@ func (o *checkOptions) runOnce(ctx context.Context, p cli.Process) (*checkState,
 	return s, nil
 }
 
-// fromHere runs the checks that do not need a replica, with the user's kubeconfig. If noReplica is
+// fromHere uses the user's kubeconfig to run the checks that do not need a replica. If noReplica is
 // not nil, fromHere also adds a failed check with this error.
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, noReplica error) (*checkState, error) {
 	s := newCheckState(adminapi.CheckedHere)

@@ -229,7 +229,8 @@ func (f *forwarder) broken(what, why, hint string) error {
 	return &BrokenError{fmt.Sprintf("port %d of Pod %s %s: %s%s", f.port, f.pod, what, text.Quoted(why), hint)}
 }
 
-// BrokenError reports why a connection to a Pod failed. The text contains no control characters.
+// BrokenError reports why a connection to a Pod failed. The text does not contain control
+// characters.
 type BrokenError struct{ text string }
 
 func (e *BrokenError) Error() string { return e.text }

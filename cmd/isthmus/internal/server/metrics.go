@@ -41,8 +41,8 @@ func newBuildMetric(version string) prometheus.Collector {
 // scraped is a prometheus.Collector that computes its series on each scrape.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. Describe sends no descriptors, so that Prometheus does
-// not check the collected metrics.
+// Describe implements prometheus.Collector. Describe does not send descriptors, so that Prometheus
+// does not check the collected metrics.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

@@ -54,7 +54,7 @@ func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Mem
 		zap.Stringer("member", m.Service), zap.Int("refused", n), zap.Stringer("first", first))
 }
 
-// tiers logs that clients use more or fewer tiers of a service.
+// tiers writes a log line when clients start to use more or fewer tiers of a service.
 func (r *reports) tiers(c federation.TierChange) {
 	more := "more"
 	if c.To < c.From {

@@ -21,7 +21,7 @@ import (
 const traceService = "linkerd-destination"
 
 // tracing sends a span for every gRPC call to an OpenTelemetry collector. If no collector is
-// configured, the *tracing is nil, and calls run no OpenTelemetry code.
+// configured, the *tracing is nil, and calls do not run OpenTelemetry code.
 type tracing struct {
 	collector string
 	provider  *trace.TracerProvider

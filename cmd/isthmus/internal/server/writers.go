@@ -132,7 +132,8 @@ type exportStore interface {
 	NotifyExports()
 }
 
-// catalogStore combines a Store with the Catalog that reads the exports in its clusters.
+// catalogStore combines a Store with the Catalog that reads the exports in the clusters of the
+// Store.
 type catalogStore struct {
 	*clusterstore.Store
 	catalog *exports.Catalog

@@ -29,7 +29,8 @@ func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
 	s.DurationVar(&t.Timeout, "timeout", time.Minute, "Finish within this `DURATION`.")
 }
 
-// oneReplica says that --admin and --pod, which both select one replica, exclude each other.
+// oneReplica declares that --admin and --pod exclude each other, because both flags select one
+// replica.
 var oneReplica = [][2]string{{"admin", "pod"}}
 
 // work carries out and reports the steps of a command. With --dry-run, work only reports the steps.
