@@ -189,7 +189,7 @@ func FuzzDefineFederated(f *testing.F) {
 		}
 		again, more := defineFederated("shop", local, strings.Join(items, ","))
 		if !slices.Equal(again.Members, d.Members) || len(more) > len(problems) {
-			t.Fatalf("parsed again: %v, not %v", again.Members, d.Members)
+			t.Fatalf("parsed again: %v, want %v", again.Members, d.Members)
 		}
 	})
 }

@@ -69,7 +69,7 @@ func FuzzClean(f *testing.F) {
 			}
 		}
 		if n := len(Clean(text, limit)); n > limit {
-			t.Errorf("%d bytes, not %d", n, limit)
+			t.Errorf("%d bytes, want %d", n, limit)
 		}
 	})
 }

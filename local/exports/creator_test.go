@@ -98,6 +98,6 @@ func TestCreateSingleStack(t *testing.T) {
 	}}}
 	_, err := c.Create(t.Context(), o, metav1.CreateOptions{})
 	if want := []string{"SingleStack[IPv4] ", "PreferDualStack[] fd00::1"}; err != nil || !slices.Equal(all, want) {
-		t.Errorf("asked for %q, not %q: %v", all, want, err)
+		t.Errorf("asked for %q, want %q: %v", all, want, err)
 	}
 }

@@ -65,7 +65,7 @@ func newKind[T pointer[O], O any](w *world, name string, status func(to, from T)
 			before, version := w.before, w.version
 			w.mu.Unlock()
 			if name != "" && version == "" {
-				w.t.Errorf("%s%s %v though there is no such kind", verb, name, id)
+				w.t.Errorf("%s%s %v although the kind does not exist", verb, name, id)
 			}
 			if before == nil {
 				return nil

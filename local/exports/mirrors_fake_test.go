@@ -251,7 +251,7 @@ func (a *api) cluster(name string) plan.Cluster {
 func (a *api) wantLease(name string, want plan.Lease) {
 	a.t.Helper()
 	if got := a.cluster(name).Lease; got != want {
-		a.t.Errorf("the Lease of %q is %v, not %v", name, got, want)
+		a.t.Errorf("the Lease of %q is %v, want %v", name, got, want)
 	}
 }
 
@@ -275,7 +275,7 @@ func (a *api) wantSelected(cluster, want string) {
 		}
 	}
 	if got != want {
-		a.t.Errorf("the selectors of %s match %q, not %q", cluster, got, want)
+		a.t.Errorf("the selectors of %s match %q, want %q", cluster, got, want)
 	}
 }
 

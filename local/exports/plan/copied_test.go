@@ -35,7 +35,7 @@ func TestCopied(t *testing.T) {
 		"bad":                          "",
 	} {
 		if o.Labels[key] != want {
-			t.Errorf("label %s is %q, not %q", key, o.Labels[key], want)
+			t.Errorf("label %s is %q, want %q", key, o.Labels[key], want)
 		}
 	}
 	for key, want := range map[string]string{
@@ -45,7 +45,7 @@ func TestCopied(t *testing.T) {
 		"service.beta.kubernetes.io/aws-load-balancer-type": "",
 	} {
 		if o.Annotations[key] != want {
-			t.Errorf("annotation %s is %q, not %q", key, o.Annotations[key], want)
+			t.Errorf("annotation %s is %q, want %q", key, o.Annotations[key], want)
 		}
 	}
 	if d := s.last.Verdicts[0].Detail; !strings.Contains(d, `"bad key"`) {
@@ -75,7 +75,7 @@ func TestRerecorded(t *testing.T) {
 	want := record(map[string]string{"z": "1"},
 		map[string]string{"isthmus.io/prefer": "local", "retry.linkerd.io/http": "5xx"})
 	if got := rerecorded(old, preferenceKeys, annotations); got != want {
-		t.Errorf("%q, not %q", got, want)
+		t.Errorf("%q, want %q", got, want)
 	}
 	forged := strings.Repeat("label:a=0,", maxRecordBytes/5)
 	got := rerecorded(forged, preferenceKeys, annotations)

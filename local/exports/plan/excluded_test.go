@@ -244,11 +244,11 @@ func TestExcludeLabels(t *testing.T) {
 		}
 		for name, keys := range want {
 			if got := copied(s.Services[ID{"shop", name}].Labels); got != keys {
-				t.Errorf("%s has the labels %q, not %q", name, got, keys)
+				t.Errorf("%s has the labels %q, want %q", name, got, keys)
 			}
 		}
 		if got := copied(s.imported(t, "web").Labels); got != want["web-clusterset"] {
-			t.Errorf("the ServiceImport has the labels %q, not %q", got, want["web-clusterset"])
+			t.Errorf("the ServiceImport has the labels %q, want %q", got, want["web-clusterset"])
 		}
 	}
 	check(map[string]string{

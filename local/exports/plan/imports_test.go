@@ -306,7 +306,7 @@ func TestRemovedSlowly(t *testing.T) {
 			}
 			s.refuse = nil
 			if s.settle(t); len(s.writes) != 1 || s.writes[0] != refused {
-				t.Errorf("writes %q once writes succeed", s.writes)
+				t.Errorf("writes %q after writes succeed", s.writes)
 			}
 		})
 	}
@@ -469,7 +469,7 @@ func TestReadyUntilTried(t *testing.T) {
 	s.Services[derived] = &changed
 	s.last, _ = Make(s.World, Memory{})
 	if got, want := s.condition("web", "Ready"), "Ready the ServiceImport is written"; got != want {
-		t.Errorf("headless: %q, not %q", got, want)
+		t.Errorf("headless: %q, want %q", got, want)
 	}
 
 	s = newSim(cluster("", local))

@@ -175,7 +175,7 @@ func TestMirrorNameNeedsPrefix(t *testing.T) {
 		"":              "",
 	} {
 		if got := m.linkOfName(mirror); got != want {
-			t.Errorf("%s is a name of %q, not %q", mirror, got, want)
+			t.Errorf("%s is a name of %q, want %q", mirror, got, want)
 		}
 	}
 }

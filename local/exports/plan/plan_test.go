@@ -289,7 +289,7 @@ func TestKeysTaken(t *testing.T) {
 	strip()
 	s.settle(t)
 	if now := s.service("web-east") + s.service("web-federated") + s.service("web-clusterset"); now != before {
-		t.Errorf("%s, not %s (%s)", now, before, s.states())
+		t.Errorf("%s, want %s (%s)", now, before, s.states())
 	}
 	strip()
 	s.of("east").Exports = nil

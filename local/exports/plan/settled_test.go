@@ -68,7 +68,7 @@ func TestServiceReplaced(t *testing.T) {
 					}
 				})
 				if o := s.imported(t, "web"); !slices.Equal(o.IPs, ips) {
-					t.Errorf("IPs %q, not %q", o.IPs, ips)
+					t.Errorf("IPs %q, want %q", o.IPs, ips)
 				}
 				s.want(t, "web-clusterset", c.before)
 				for range 2 {
@@ -344,7 +344,7 @@ func TestUnknownMemberAndPorts(t *testing.T) {
 			s.settle(t)
 			s.want(t, "web-federated", c.want)
 			if got := s.Services[ID{"shop", "web-federated"}].Labels["team"]; got != c.labels {
-				t.Errorf("%s, %s: the label is %q, not %q", fate, name, got, c.labels)
+				t.Errorf("%s, %s: the label is %q, want %q", fate, name, got, c.labels)
 			}
 		}
 	}

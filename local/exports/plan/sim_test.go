@@ -277,7 +277,7 @@ func (s *sim) readyReason(t *testing.T) string {
 func (s *sim) want(t testing.TB, name, what string) {
 	t.Helper()
 	if got := s.service(name); got != what {
-		t.Errorf("%s is %s, not %s (%s)", name, got, what, s.states())
+		t.Errorf("%s is %s, want %s (%s)", name, got, what, s.states())
 	}
 }
 
@@ -534,7 +534,7 @@ func (s *sim) compareImport(t *rapid.T, id ID, clusters []string) {
 		names[i] = displayName(names[i])
 	}
 	if slices.Sort(names); !slices.Equal(o.Clusters, names) {
-		t.Fatalf("%v has the clusters %q, not %q", id, o.Clusters, names)
+		t.Fatalf("%v has the clusters %q, want %q", id, o.Clusters, names)
 	}
 	switch {
 	case taken:
@@ -546,7 +546,7 @@ func (s *sim) compareImport(t *rapid.T, id ID, clusters []string) {
 	case derived != nil:
 		_, has, _ := identify(derived)
 		if slices.Sort(has); !slices.Equal(has, clusters) || !slices.Equal(o.IPs, derived.ClusterIPs) {
-			t.Fatalf("%v has the members %q, not %q, and the import the IPs %q", derived.ID, has, clusters, o.IPs)
+			t.Fatalf("%v has the members %q, want %q, and the import the IPs %q", derived.ID, has, clusters, o.IPs)
 		}
 	}
 }
@@ -566,7 +566,7 @@ func (s *sim) compare(t *rapid.T, id ID, specified spec.Written) {
 	}
 	g, has, _ := identify(o)
 	if !slices.Equal(has, members) {
-		t.Fatalf("%v has the members %q, not %q", id, has, members)
+		t.Fatalf("%v has the members %q, want %q", id, has, members)
 	}
 	var of []*Export
 	for _, member := range members {
@@ -588,7 +588,7 @@ func (s *sim) compare(t *rapid.T, id ID, specified spec.Written) {
 		if text := fmt.Sprintf(
 			"%s %d %s", p.Name, p.Number, p.Protocol,
 		); len(o.Ports) != len(ports) || text != ports[i] && !strings.HasPrefix(ports[i], " ") {
-			t.Fatalf("%v has the ports %v, not %q", id, o.Ports, ports)
+			t.Fatalf("%v has the ports %v, want %q", id, o.Ports, ports)
 		}
 	}
 	const retries = "retry.linkerd.io/http"

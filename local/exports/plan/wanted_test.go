@@ -110,17 +110,17 @@ func TestOnlyIPv6(t *testing.T) {
 			s.IPv4Only = true
 			s.settle(t)
 			if got := s.readyReason(t); got != tc.ready {
-				t.Errorf("the ServiceImport's Ready has the reason %s, not %s", got, tc.ready)
+				t.Errorf("the ServiceImport's Ready has the reason %s, want %s", got, tc.ready)
 			}
 			if got, _, _ := strings.Cut(s.condition("web", "Conflict"), " "); got != tc.conflict {
-				t.Errorf("the ServiceExport's Conflict has the reason %s, not %s", got, tc.conflict)
+				t.Errorf("the ServiceExport's Conflict has the reason %s, want %s", got, tc.conflict)
 			}
 			var about string
 			for _, c := range s.last.Conflicts {
 				_, about, _ = strings.Cut(c.Message, " in the clusters: ")
 			}
 			if about != tc.conflicting {
-				t.Errorf("the conflict is about %q, not %q", about, tc.conflicting)
+				t.Errorf("the conflict is about %q, want %q", about, tc.conflicting)
 			}
 
 			s.IPv4Only = false
@@ -155,10 +155,10 @@ func TestOnlyIPv6Unknown(t *testing.T) {
 				t.Errorf("written: %q", writes)
 			}
 			if got := s.readyReason(t); got != tc.ready {
-				t.Errorf("the ServiceImport's Ready has the reason %s, not %s", got, tc.ready)
+				t.Errorf("the ServiceImport's Ready has the reason %s, want %s", got, tc.ready)
 			}
 			if got, _, _ := strings.Cut(s.condition("web", "Conflict"), " "); got != tc.conflict {
-				t.Errorf("the ServiceExport's Conflict has the reason %s, not %s", got, tc.conflict)
+				t.Errorf("the ServiceExport's Conflict has the reason %s, want %s", got, tc.conflict)
 			}
 		})
 	}

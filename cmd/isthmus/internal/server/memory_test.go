@@ -69,7 +69,7 @@ func TestGCPercentOf(t *testing.T) {
 		40 * maxGarbage: minGCPercent,
 	} {
 		if got := gcPercentOf(inUse, true); got != want {
-			t.Errorf("%d in use: %d, not %d", inUse, got, want)
+			t.Errorf("%d in use: %d, want %d", inUse, got, want)
 		}
 	}
 	if got := gcPercentOf(2*garbageAtStart, false); got != 50 {

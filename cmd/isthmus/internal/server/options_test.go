@@ -105,7 +105,7 @@ func TestDefaults(t *testing.T) {
 	for _, s := range command(new(options)).Flags {
 		s.Flags.VisitAll(func(f *pflag.Flag) {
 			if value, ok := want[f.Name]; ok && f.DefValue != value {
-				t.Errorf("--%s is %s, not %s", f.Name, f.DefValue, value)
+				t.Errorf("--%s is %s, want %s", f.Name, f.DefValue, value)
 			}
 			delete(want, f.Name)
 		})
