@@ -55,9 +55,9 @@ func DefaultPreference() federation.Preference {
 	return federation.Preference{MinReady: federation.MinReady{Count: 1}, ReturnAfter: 10 * time.Second}
 }
 
-// SetPreference parses a value as users write it, and sets the named field of p. The name argument
-// is prefer, min-ready, return-after or return-over, as in annotations and flags. If the value is
-// invalid, p stays unchanged, and the error describes the valid values.
+// SetPreference parses a value in the form that users write, and sets the field with the given name
+// in p. The name argument is prefer, min-ready, return-after or return-over, as in annotations and
+// flags. If the value is invalid, p stays unchanged, and the error describes the valid values.
 func SetPreference(p *federation.Preference, name, value string) error {
 	for _, f := range preferenceFields {
 		if f.name == name {

@@ -140,9 +140,9 @@ func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{}
 }
 
-// Trouble returns the state of a change that has not been written, and the reason. Only the leader
-// knows them. The state is empty if the served version of the kind lacks the changed fields, or if
-// another controller handles the change.
+// Trouble returns the state of a change, and the reason why the change has not been written. Only
+// the leader knows the state and the reason. The state is empty if the served version of the kind
+// lacks the changed fields, or if another controller handles the change.
 func (w *Writer) Trouble(c *Change) (state, detail string) {
 	if t := w.candidate.Leadership(); t != nil {
 		return t.trouble(c)

@@ -45,18 +45,19 @@
 //   - The writer waits 50 ms after a change to collect further changes. After a change to a
 //     workload, the writer finds the affected Services and then waits another 50 ms. In a namespace
 //     with more than 500 Services, the second wait takes up to a second.
-//   - Each Service is written at most once a second. Each slice that differs is written once, or
-//     twice if slices exchange endpoints.
+//   - The slices of a Service are written at most once a second. Each slice that differs is written
+//     once, or twice if slices exchange endpoints.
 //
-// The Lease, the mark, and the names and contents of slices are the same as those of Linkerd's
-// controller. Either program can take over from the other without a write, unless a Service has
-// unnamed ports.
+// Isthmus uses the same Lease and the same mark as Linkerd's controller, and writes slices with the
+// same names and contents. Either program can take over from the other without a write, unless a
+// Service has unnamed ports.
 //
 // The writer watches nothing itself. The local cluster ([Cluster]) caches Services,
 // ExternalWorkloads and the number of marked slices. The writer does not cache slices, but lists a
-// Service's slices before it writes the Service. A slice list is never stale. Cached Services and
-// ExternalWorkloads may be stale, because a stalled watch is detected only after about 100 s. A new
-// leader with stale watches may replace newer endpoints with older ones until its watches catch up.
+// Service's slices before each sync of the Service. A slice list is never stale. Cached Services
+// and ExternalWorkloads may be stale, because a stalled watch is detected only after about 100 s. A
+// new leader with stale watches may replace newer endpoints with older ones until its watches catch
+// up.
 //
 // Call New, SetCluster and Run once. Methods other than SetCluster and Run may be called at any
 // time. The leader uses several goroutines for writes. Replicas that are not the leader use only

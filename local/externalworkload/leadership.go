@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	// writeInterval is the minimum time between two writes of a Service. A single change to a
-	// Service is written after 50 ms, and a single change to a workload after 100 ms. A thousand
-	// changes within a second cause only two or three writes.
+	// writeInterval is the minimum time between two syncs of a Service. A single change to a
+	// Service reaches the slices after 50 ms, and a single change to a workload after 100 ms. A
+	// thousand changes within a second cause only two or three writes.
 	writeInterval = time.Second
-	// After manyFailures consecutive failed writes for a Service, which take about four minutes,
-	// the writer logs an error.
+	// If writes for a Service fail manyFailures times in a row, which takes about four minutes, the
+	// writer logs an error.
 	manyFailures = 8
-	// readyCheck is the time between two checks that ExternalWorkloads can be read.
+	// readyCheck is the time between two checks whether ExternalWorkloads can be read.
 	readyCheck = time.Second
 	// maxChanges limits how many changed workloads are matched against the Services of a namespace.
 	// If more workloads have changed, the writer syncs all Services of the namespace, because

@@ -83,8 +83,8 @@ func New(o Options) (*Writer, error) {
 // SetCluster must be called once, before Run, Changed and WorkloadChanged.
 func (w *Writer) SetCluster(c Cluster) { w.cluster = c }
 
-// Changed must be called after each change to a Service or its marked slices, once the cluster has
-// synced. It does not block.
+// Once the cluster has synced, Changed must be called after each change to a Service or to the
+// marked slices of a Service. It does not block.
 func (w *Writer) Changed(svc federation.ServiceID) {
 	if t := w.leading(); t != nil {
 		t.serviceChanged(svc)

@@ -36,7 +36,7 @@
 //     only while there is something to write.
 //   - Elections for different Leases are independent.
 //
-// The contents and times of the Lease are the same as those of Linkerd's controller, so either
+// Isthmus uses the Lease with the same contents and durations as Linkerd's controller, so either
 // program can take over from the other. Run starts one additional goroutine.
 //
 // Callers may rely on the following behavior of a Loop:

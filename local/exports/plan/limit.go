@@ -191,10 +191,10 @@ type followKey struct {
 	linked    bool   // if false, the key stands for all unlinked clusters
 }
 
-// followNamed adds members that existing objects list without an export, up to maxNamed per
-// namespace. Members without an export do not reduce how many exports the limits allow. An object
-// that would exceed maxNamed stays unchanged until the plan removes the object's unlinked members,
-// which happens after UnlinkedAfter.
+// followNamed adds members that have no export but are listed in existing objects, up to maxNamed
+// per namespace. Members without an export do not reduce how many exports the limits allow. An
+// object that would exceed maxNamed stays unchanged until the plan removes the object's unlinked
+// members, which happens after UnlinkedAfter.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {

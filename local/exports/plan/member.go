@@ -78,10 +78,10 @@ func clustersOf(members []*member) (names []string) {
 }
 
 // compareMembers orders the members of a group. The first member determines all values that cannot
-// be merged. For Services, the local cluster comes first, followed by the links, oldest first, as
-// in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in KEP-1645, and the UID
-// decides between exports of the same age. For ServiceImports, members whose exports are unknown
-// come last.
+// be merged. For Services, the local cluster comes first, followed by the linked clusters with the
+// oldest link first, as in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in
+// KEP-1645, and the UID decides between exports of the same age. For ServiceImports, members whose
+// exports are unknown come last.
 func compareMembers(g group, a, b *member) int {
 	if g.kind == Import {
 		return cmp.Or(

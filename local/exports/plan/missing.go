@@ -28,7 +28,7 @@ type Memory struct {
 	// for a member reports whether the member has a place within the limits.
 	seen map[memberKey]bool
 	// The lost map contains the members that exports no longer request. A member remains in the
-	// lost map while an object lists it, but at least for massTime.
+	// lost map for at least massTime, or longer while an object lists the member.
 	lost map[memberKey]loss
 	// The unlinked map contains the time when this leader first saw each member of an unlinked
 	// cluster.
@@ -37,8 +37,8 @@ type Memory struct {
 	// members of unlinked clusters. The crowded map also contains objects with unlinked members for
 	// which UnlinkedAfter has passed.
 	crowded map[group]time.Time
-	// The links map contains, for each link, the time when this leader noticed its deletion, or
-	// zero if the link exists.
+	// The links map contains, for each link, the time when this leader noticed the deletion of the
+	// link, or zero if the link exists.
 	links map[string]time.Time
 	// The nameless map contains the time when each existing mirror lost its name to another link.
 	nameless map[memberKey]time.Time

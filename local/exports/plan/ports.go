@@ -255,8 +255,9 @@ func unite(lists []portList) (ports []Port, refused []string) {
 }
 
 // fitting selects at most maxPorts ports, and reports for each port whether it is selected. The
-// ports of the first members take precedence. Ports that no known export contains rank after the
-// ports of the first member, or before all ports if the first member's export is unknown.
+// ports of the first members take precedence. Ports that are missing from all known exports rank
+// after the ports of the first member. If the first member's export is unknown, ports that are
+// missing from all known exports rank first.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
 	others := 1

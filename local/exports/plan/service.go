@@ -37,8 +37,7 @@ type ServiceExport struct {
 	Conditions          []metav1.Condition // set for the local cluster only
 }
 
-// Service holds the fields that a plan reads from a Service, which may be an export or a written
-// object.
+// Service holds the fields that a plan reads from an exported Service or from a written Service.
 type Service struct {
 	ID
 	UID                  string

@@ -81,7 +81,7 @@ const (
 	absentKey   = "isthmus.io/absent-clusters"                 // of ServiceImports: see settled.go
 )
 
-// IsWritten reports whether Isthmus or Linkerd's service mirror wrote a Service with the given
+// IsWritten reports whether Isthmus or Linkerd's service mirror created a Service with the given
 // labels. A Service with the mark of any installation counts as written by Isthmus. Isthmus never
 // exports a Service for which IsWritten returns true.
 func IsWritten(labels map[string]string) bool {
