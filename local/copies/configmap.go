@@ -21,7 +21,7 @@ import (
 
 // A copy of a cluster is serialized as one ConfigMap, whose binary data contains a list for each
 // resource. Because API servers limit the size of an object, the serialized ConfigMap is split into
-// parts, and each part is stored in a ConfigMap of its own.
+// parts, each stored in a separate ConfigMap.
 
 const (
 	namePrefix      = "isthmus-cache-"

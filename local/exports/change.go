@@ -187,10 +187,10 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	return all
 }
 
-// replacement returns a function that computes the object to write in place of an existing object,
-// or the object to create if the existing object is nil. If the existing object is already correct
-// or is not managed by Isthmus, the returned function returns nil. The function want returns the
-// wanted state for the current state, and reports whether the two states differ.
+// replacement returns a function that computes the object to write in place of an existing object.
+// A nil argument means that no object exists yet. If the existing object is already correct or is
+// not managed by Isthmus, the returned function returns nil. The function want returns the wanted
+// state for the current state, and reports whether the two states differ.
 func replacement[O kept, P any](
 	read func(O) *P, mine func(*P) bool, want func(*P) (P, bool), write func(*P, O) O,
 ) func(have O) O {

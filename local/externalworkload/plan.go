@@ -37,10 +37,10 @@ type plan struct {
 // room. If no slice has room, new endpoints are added to a slice that would otherwise be deleted,
 // or else to a new slice. Full slices stay full, but sparse slices are not merged.
 //
-// If no slice has more than 900 endpoints, no endpoint is missing between two writes, because a
-// slice that gives endpoints to other slices is written after those slices. Endpoints of slices
-// with more than 900 endpoints may be missing temporarily, because API servers accept at most 1,000
-// endpoints in a slice. Only other programs create slices with so many endpoints.
+// A slice that gives endpoints to other slices is written after those slices, so that endpoints are
+// not missing between two writes. Endpoints of slices with more than 900 endpoints may be missing
+// temporarily, because API servers accept at most 1,000 endpoints in a slice. Only other programs
+// create slices with so many endpoints.
 //
 // The plan does not create slices for a Service that is being deleted. Existing slices of the
 // Service are updated until garbage collection removes them.

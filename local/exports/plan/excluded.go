@@ -121,8 +121,8 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 const commonDomain = "app.kubernetes.io"
 
 // excluded reports whether a program finds its own objects by the given key. If a key is longer
-// than the API accepts, the result is false, because looking up all parent domains of the key would
-// take too long.
+// than the API accepts, the result is false, because looking up all parent domains would take too
+// long.
 func excluded(key string) bool {
 	if len(key) > maxKey {
 		return false

@@ -45,9 +45,9 @@ func (one *merged) exporters(localName string) (names []string) {
 	return slices.Compact(names)
 }
 
-// remoteOrder returns the names of the linked clusters that are members, in order of precedence.
-// While the exports of a linked cluster are unknown, the cluster keeps its position in the existing
-// Service, so that the order does not change twice.
+// remoteOrder returns the names of the linked clusters that are members, in order of precedence. To
+// avoid changing the order twice, a linked cluster whose exports are unknown keeps its position in
+// the existing Service.
 func (one *merged) remoteOrder(w *World) (names []string) {
 	known := make(map[string]bool) // the member links; true if the exports are known
 	for _, p := range one.members {

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// A cluster that loses at least massMembers members, and more than half of all its members, within
+// A cluster that loses more than half of its members, and at least massMembers members, within
 // massTime has probably been restored from an old backup. Users rarely remove so many exports on
 // purpose.
 const (
