@@ -46,8 +46,8 @@ type resourceState struct {
 }
 
 // A failure counts as lasting if it occurs again at least lastingAfter after its first occurrence.
-// Short failures are normal while an API server starts, because it does not know all tokens and
-// permissions yet.
+// Transient failures are normal while an API server starts, because it does not yet know all tokens
+// and permissions.
 const lastingAfter = 10 * time.Second
 
 func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {

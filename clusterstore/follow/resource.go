@@ -193,7 +193,7 @@ func (r *Resource) Name() string { return r.name }
 // Feed returns a [Feed], which tests use instead of an API server.
 func (r *Resource) Feed() Feed { return r.feed }
 
-// ListAgain makes the resource list its objects again soon, for example because the results of
+// ListAgain requests a new list of the resource's objects, for example because the results of
 // Compact have changed. ListAgain does not block, and is safe for concurrent use.
 func (r *Resource) ListAgain() {
 	r.wanted.Add(1)

@@ -78,7 +78,8 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 
 // forget removes the refusals that a successful response disproves. A response disproves refusals
 // of the same request, and refusals of API discovery for the API group. A successful watch also
-// removes the refusal of a list, because a client lists the objects again after a refused watch.
+// disproves a refused list: after a refused watch, a client lists the objects before it watches them
+// again.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {

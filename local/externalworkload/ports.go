@@ -14,7 +14,7 @@ import (
 )
 
 // maxPorts is the maximum number of ports in a slice, according to the documentation of the
-// EndpointSlice API. With more ports, a few workloads would already need large slices.
+// EndpointSlice API. With more ports, even a few workloads would need large slices.
 const maxPorts = 100
 
 // portsKey identifies a set of slice ports, in any order.

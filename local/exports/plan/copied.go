@@ -11,7 +11,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// The limits apply to the labels and annotations that are copied to one written object.
+// The limits apply to the labels and annotations that are copied to any single object.
 const (
 	maxCopied      = 64 // labels; the same limit applies to annotations
 	maxCopiedBytes = 32 << 10

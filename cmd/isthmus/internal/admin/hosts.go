@@ -83,7 +83,7 @@ func (h *Hosts) guard(next http.Handler) http.Handler {
 		switch {
 		case !h.admit(r.Host):
 			http.Error(w, fmt.Sprintf("host name %q is not allowed, because it may belong to another site: "+
-				"use an IP address, localhost or a name of the cluster, "+
+				"use an IP address, localhost or a DNS name within the cluster, "+
 				"or start Isthmus with --admin-hosts=NAME", printable(r.Host)), http.StatusForbidden)
 		case fromElsewhere(r):
 			http.Error(w, "the request comes from a page of another site: "+

@@ -44,7 +44,7 @@ func (l *listHandler) pageOrList(page http.Handler) http.Handler {
 		case "list":
 			l.serve(w, r)
 		default:
-			http.Error(w, fmt.Sprintf("view is %.20q: set view to list, or omit view to get the whole page", view),
+			http.Error(w, fmt.Sprintf("view is %.20q: use view=list, or omit view to get the whole page", view),
 				http.StatusBadRequest)
 		}
 	})

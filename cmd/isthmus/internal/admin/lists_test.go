@@ -68,7 +68,7 @@ func TestListPages(t *testing.T) {
 		}
 		for path, want := range map[string]string{
 			"/debug/services":                      `"everything"`,
-			"/debug/services?view=all":             `view is "all": set view to list`,
+			"/debug/services?view=all":             `view is "all": use view=list`,
 			"/debug/services?view=list&sort=color": `sort is "color": use problems, name`,
 			"/debug/services?view=list&show=Get":   `show is "Get": use problems, import`,
 			"/debug/services?view=list&limit=0":    `limit is "0": use a number from 1`,
