@@ -325,7 +325,8 @@ func (c *Cluster) Region() (region string, known bool) {
 // Exports returns the cached results of the export hooks. While the API server is unreachable,
 // Exports returns the last known results. Exports returns nil if Config.Exports is nil. Exports
 // also returns nil until Services have been listed, both after the start and after a call to
-// RelistServices. The running time of Exports depends on the number of exports, not on the number
+// RelistServices. While the first result is missing and a list of any exported kind is incomplete,
+// Exports returns nil as well. The running time of Exports depends on the number of exports, not on the number
 // of Services.
 func (c *Cluster) Exports() *CachedExports { return c.cache.exports.current() }
 

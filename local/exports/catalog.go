@@ -34,10 +34,10 @@ type Catalog struct {
 	o CatalogOptions // fixed after construction
 
 	mu   sync.Mutex
-	read map[string]catalogd // by name of the cluster
+	read map[string]cataloged // by name of the cluster
 }
 
-type catalogd struct {
+type cataloged struct {
 	from     *cluster.CachedExports // source of the other fields
 	list     []plan.Export
 	services map[plan.ID]*plan.Service // exported or written Services of the local cluster
@@ -121,7 +121,7 @@ func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (pl
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	read := make(map[string]catalogd, len(all))
+	read := make(map[string]cataloged, len(all))
 	world := plan.World{
 		Namespaces: all[0].Exports.Namespaces,
 		MCSVersion: all[0].Exports.MCSVersion,
@@ -145,7 +145,7 @@ func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (pl
 
 // The exports of a cluster with an unusable link Secret stay unchanged, because the settings in the
 // Secret are unknown.
-func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogd) plan.Cluster {
+func (c *Catalog) cluster(one clusterstore.ClusterExports, known cataloged) plan.Cluster {
 	p := plan.Cluster{Name: one.Name, Domain: one.Domain, Age: one.Linked, OtherNetwork: one.OtherNetwork}
 	switch settings, readable := one.Settings.(plan.LinkSettings); {
 	case one.Name == "":
@@ -165,8 +165,8 @@ func (c *Catalog) cluster(one clusterstore.ClusterExports, known catalogd) plan.
 	return p
 }
 
-func catalog(from *cluster.CachedExports, local bool) catalogd {
-	read := catalogd{from: from}
+func catalog(from *cluster.CachedExports, local bool) cataloged {
+	read := cataloged{from: from}
 	if local {
 		read.services = make(map[plan.ID]*plan.Service)
 	}
