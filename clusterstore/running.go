@@ -47,8 +47,7 @@ type runningCluster struct {
 	admit         chan struct{} // closed once the cluster may complete its first sync
 	awaits        []awaitedKind // kinds of objects that a successor must list first
 	betterSince   time.Time     // set by noteAdvantage for a successor; zero without an advantage
-	// The field failed contains the reason why a successor cannot replace the serving cluster. The
-	// field failed is nil if no problem is known.
+	// failed is the reason why a successor cannot replace the serving cluster, or nil.
 	failed error
 
 	cancel context.CancelFunc

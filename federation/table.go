@@ -558,9 +558,9 @@ func (t *Table) watchedNow() []*watchedService {
 	return list
 }
 
-// Unserved lists the members of federated and mirrored services that currently do not serve or
-// cannot be reached. The result includes members of services without watches, and is sorted by
-// service and member. Unserved calls Source.State for every member.
+// Unserved lists each member of a federated or mirrored service that its cluster currently does not
+// serve, or whose cluster cannot be reached. The result includes members of services without
+// watches, and is sorted by service and member. Unserved calls Source.State for every member.
 func (t *Table) Unserved() []Unserved {
 	t.mu.Lock()
 	links := maps.Clone(t.links)

@@ -208,9 +208,9 @@ func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	return int(late * parts / over)
 }
 
-// nextLeaves returns the time at which the next part of a tier is dropped. The argument named left
-// is the number of parts that have already been dropped. If no further part will be dropped, the
-// time is zero.
+// nextLeaves returns the time at which the next part of a tier is dropped. The argument is the
+// number of parts that have already been dropped. If no further part will be dropped, the time is
+// zero.
 func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 	since := v.unneededSince(st, place)
 	if since.IsZero() || left == parts {

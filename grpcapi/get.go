@@ -243,7 +243,7 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // The set of the view without a node says whether node hints choose the client's endpoints. The
 // views with and without the client's node may disagree about node hints, because one set is
 // outdated or the clients use different tiers. If the views disagree about node hints, newest
-// returns the set of the view with the client's node.
+// returns the set of the view for the client's node.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()

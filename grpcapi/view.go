@@ -91,7 +91,7 @@ type cachedView[K comparable, T any] interface {
 //
 // Clients can invent names, namespaces, and the ports of Pods and instances. Views of nonexistent
 // names are not cached. Views for invented namespaces and ports are cached, and can evict other
-// idle views. All idle views together cannot exceed Options.IdleViews and Options.IdleBytes. When
+// idle views. Together, the idle views cannot exceed Options.IdleViews or Options.IdleBytes. When
 // the quota is exhausted, idle views are evicted, and no further views are cached.
 //
 // The expirable cache in the LRU library is not used, because it starts a goroutine that never

@@ -239,7 +239,7 @@ func (x *exportIndex) forgetServices() {
 	x.latest.Store(nil)
 }
 
-// applied publishes the changes to one kind of object. Callers call applied only after a complete
+// applied publishes the changes to one kind of object. It must be called only after a complete
 // list or a single event, so that Exports never reflects a partial list. The wantsList function
 // reports whether the objects must be listed again before the changes can be published. The
 // receiver may be nil.

@@ -99,8 +99,8 @@ func (s *Service) size() int64 {
 }
 
 // serviceEntrySize returns the bytes of memory used by a serviceEntry, with or without a Service.
-// The size counts one allocation more than necessary, as a safety margin. For many small Services,
-// the estimate without the margin differs from the actual heap size by less than 1%.
+// The size includes one more allocation than necessary, as a safety margin. For many small
+// Services, the estimate without the margin differs from the actual heap size by less than 1%.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 3*allocation + sizeof[serviceEntry]() + place + listedSize

@@ -96,7 +96,7 @@ const (
 	overdueWatch  cause = "the API server does not end watches after the requested timeoutSeconds"
 )
 
-// trouble records why an API server currently makes one Resource repeat requests.
+// trouble records why one Resource currently has to repeat its requests to the API server.
 type trouble struct {
 	mu    sync.Mutex
 	count int // occurrences in a row

@@ -141,8 +141,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// use updates the list of addresses and starts the probes of new addresses. If the probes for an IP
-// have changed, use restarts only the probes for this IP.
+// use updates the list of addresses and starts the probes of new addresses. Of the existing probes,
+// it restarts only those for an IP whose probes have changed.
 func (t *Tracker) use(ctx context.Context, targets []Target) {
 	list, left := t.addresses(targets)
 	if len(list) == 0 && len(targets) > 0 { // no name has been resolved yet: keep the previous addresses

@@ -208,8 +208,8 @@ func certificates(text []byte) (list []*x509.Certificate, err error) {
 }
 
 const (
-	// maxNodes limits the Nodes that are read from one cluster. Each page of the list contains at
-	// most nodePage Nodes, because a Node has a size of about ten kilobytes.
+	// maxNodes limits the number of Nodes that are read from one cluster. Each page of the list
+	// contains at most nodePage Nodes, because a Node has a size of about ten kilobytes.
 	maxNodes, nodePage = 5000, 500
 	// maxRanges limits the IP ranges that are cached for one cluster, and thereby the cost of
 	// comparing clusters.

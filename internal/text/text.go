@@ -66,8 +66,8 @@ func Truncate(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + ellipsis
 }
 
-// Quoted quotes a string as in Go if the string is empty or contains unprintable characters. Quoted
-// does not change other strings. Quoted never shortens the string.
+// Quoted quotes a string in Go syntax if the string is empty or contains unprintable characters.
+// Quoted does not change other strings. Quoted never shortens the string.
 func Quoted(s string) string {
 	if s == "" || !utf8.ValidString(s) || strings.ContainsFunc(s, Unprintable) {
 		return strconv.Quote(s)

@@ -19,14 +19,14 @@ const (
 	maxConditions = 32
 )
 
-// readServiceExport returns the fields of a ServiceExport that plans use. If the own argument is
-// true, the result includes the conditions. The result does not share memory with the argument.
-func readServiceExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
+// readServiceExport returns the fields of a ServiceExport that plans use. For an export of the local
+// cluster, the result includes the conditions. The result does not share memory with the argument.
+func readServiceExport(o *mcs.ServiceExport, local bool) *plan.ServiceExport {
 	e := &plan.ServiceExport{
 		UID: strings.Clone(string(o.UID)), Created: o.CreationTimestamp.Time, Generation: o.Generation,
 		Labels: clone(o.Spec.ExportedLabels), Annotations: clone(o.Spec.ExportedAnnotations),
 	}
-	if own {
+	if local {
 		e.Conditions = conditions(o.Status.Conditions, "Valid", "Ready", "Conflict")
 	}
 	return e

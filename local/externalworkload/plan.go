@@ -97,8 +97,8 @@ func (p *plan) pack(
 }
 
 // place assigns the remaining endpoints to spare slices, which keep none of their endpoints, and to
-// new slices. If the ports of a spare slice change, the endpoints of the slice stay together, if
-// possible in the same slice.
+// new slices. If the ports of a spare slice change, the endpoints of the slice stay together, and
+// remain in the slice if possible.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
 	home := make(map[string]int) // workload → index of its spare slice, minus len(spare)
 	for i, s := range spare {

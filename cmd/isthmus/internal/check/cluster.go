@@ -255,7 +255,7 @@ func (l *clusterCheck) checkGateways() {
 		}
 	}
 	const run = "check that the gateway's Pods are running, " +
-		"and that Isthmus can reach their ports mc-gateway and mc-probe"
+		"and that Isthmus can reach their mc-gateway and mc-probe ports"
 	switch {
 	case len(usable) == 0:
 		add(Failure, "none of the cluster's Linkerd gateways can be used",

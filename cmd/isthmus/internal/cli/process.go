@@ -67,7 +67,7 @@ func (p Process) Confirm(ctx context.Context, question string) error {
 const SlowAfter = time.Second
 
 // afterLimit is how long Await still waits for a function after the context has ended. Only a
-// credential plugin of the kubeconfig can keep a function from returning in time.
+// credential plugin in the kubeconfig can keep a function from returning in time.
 const afterLimit = time.Second
 
 // Await calls the function work and returns its error. After a second, Await prints "waiting" and

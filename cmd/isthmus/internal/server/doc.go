@@ -33,9 +33,9 @@
 //   - The memory of the rate limits is bounded, whatever messages are logged.
 //   - The log is not buffered. A call that logs a line returns after the whole line has been
 //     written.
-//   - Lines from client-go have the logger name "client-go". At level debug, client-go logs the
-//     method, URL and status of each request. At level trace, client-go also logs request headers,
-//     and masks credentials in them.
+//   - Lines from client-go have the logger name "client-go". At the debug level, client-go logs
+//     the method, URL and status of each request. At the trace level, client-go also logs request
+//     headers, and masks credentials in them.
 //   - Response headers are never logged, because they may contain a token. Bodies of requests and
 //     responses are never logged, because they may contain link Secrets.
 //

@@ -280,7 +280,7 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 
 func (o *options) reportFlags(s *pflag.FlagSet) {
 	parse(s, &o.level, "log-level", "info", parseLevel,
-		"Log messages of this `LEVEL` and above: "+logLevelNames+". "+
+		"Log messages at this `LEVEL` and above: "+logLevelNames+". "+
 			"The levels debug and trace also apply to client libraries.")
 	s.StringVar(&o.logFormat, "log-format", "plain", "Write the log in this `FORMAT`: plain or json.")
 	s.StringVar(&o.traces, "trace-collector", "",

@@ -79,7 +79,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"Isthmus waits for the same duration if more than half of a cluster's exports disappear at once.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
 		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of one cluster, linked or local. "+
-			"A lower limit does not delete objects for existing exports. "+
+			"Lowering the limit does not delete the objects of existing exports. "+
 			"In a namespace with more than about 2,000 Services, Pods cannot start.")
 	parse(s, &o.maxPerLink, "max-exports-per-link", strconv.Itoa(plan.DefaultPerLink), exportLimit,
 		"Write at most `NUMBER` objects (1 to 5000) for the exports of one linked cluster. "+

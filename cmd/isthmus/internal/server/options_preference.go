@@ -53,7 +53,7 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 			"without interruption.")
 	prefer("return-over", "0s",
 		"Drop the endpoints of a tier gradually over `DURATION` (0s to 10m), about a tenth at a time. "+
-			"If the duration is 0s, all endpoints are dropped at once.")
+			"If the duration is 0s, all endpoints are dropped immediately.")
 }
 
 func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
