@@ -92,8 +92,8 @@ func TestCopyWhileLost(t *testing.T) {
 
 // TestCopyUnusable restarts a replica while east is unreachable. The replica must not serve a copy
 // of another cluster, or one that is damaged, incomplete, unreadable or too old, and it must log
-// the reason. A replica that still has east in its cache must continue to serve it, and write the
-// copy again. Deletion of the link must delete the copy.
+// the reason. A replica that still has east in its cache must continue to serve it, and replace an
+// incomplete copy. Deletion of the link must delete the copy.
 func TestCopyUnusable(t *testing.T) {
 	t.Parallel()
 	l := newLostEast(t)
@@ -233,9 +233,13 @@ func TestCopyInterrupted(t *testing.T) {
 		if len(got) > 0 {
 			t.Errorf("replica %d serves %v, want all or none of %v", i, got, l.first)
 		}
-		if log := l.replicas[i].Log(200); !strings.Contains(log, "it is being written") {
-			t.Errorf("replica %d does not log that a copy is incomplete:\n%s", i, log)
-		}
+		await(t, fmt.Sprintf("replica %d logs that the copy is incomplete, or serves the complete copy", i), func() error {
+			log := l.replicas[i].Log(200)
+			if strings.Contains(log, "it is being written") || slices.Equal(l.firstAddrs(t, i), l.first) {
+				return nil
+			}
+			return fmt.Errorf("the log ends with:\n%s", log)
+		})
 	}
 	if got := l.firstAddrs(t, other); !slices.Equal(got, l.first) {
 		t.Errorf("the replica that has east in its cache serves %v", got)
@@ -288,21 +292,20 @@ func TestCopyTooLarge(t *testing.T) {
 	l.lose(t)
 	missing := l.awaitNotCopied(t, "all copies together would be larger than 64 MiB")
 	must(t, l.replicas[0].Restart(t.Context()))
-	page, err := harness.ReadClusters(t.Context(), l.replicas[0].MetricsAddr())
-	must(t, err)
-	for _, c := range page.Clusters {
-		want := adminapi.Stale
-		if c.Cluster == missing {
-			want = adminapi.Unreachable
+	await(t, "the replica serves all clusters with a copy", func() error {
+		page, err := harness.ReadClusters(t.Context(), l.replicas[0].MetricsAddr())
+		if err != nil {
+			return err
 		}
-		if c.State != want || c.CopyOf.IsZero() != (c.Cluster == missing) {
-			t.Errorf(
-				"after a restart, %s is %s with a copy of %v, and %s has no copy",
-				c.Cluster,
-				c.State,
-				c.CopyOf,
-				missing,
-			)
+		for _, c := range page.Clusters {
+			want := adminapi.Stale
+			if c.Cluster == missing {
+				want = adminapi.Unreachable
+			}
+			if c.State != want || c.CopyOf.IsZero() != (c.Cluster == missing) {
+				return fmt.Errorf("%s is %s with a copy of %v, and %s has no copy", c.Cluster, c.State, c.CopyOf, missing)
+			}
 		}
-	}
+		return nil
+	})
 }

@@ -41,7 +41,7 @@ type Gateway interface {
 type Options struct {
 	Trace   func(line string) // optional; called before each command
 	Timeout time.Duration     // timeout of an expectation; zero means defaultTimeout
-	Limit   time.Duration     // timeout of a case; zero means five minutes
+	Limit   time.Duration     // timeout of a case, and of the cleanup after it; zero means defaultLimit
 	Beside  bool              // other cases run in parallel, so that links must be kept: see Case.Alone
 }
 
@@ -63,7 +63,7 @@ type Result struct {
 // NewRunner returns a Runner for an environment. It must be closed after use.
 func NewRunner(env Environment, opt Options) (*Runner, error) {
 	if opt.Limit == 0 {
-		opt.Limit = 5 * time.Minute
+		opt.Limit = defaultLimit
 	}
 	if opt.Timeout == 0 {
 		opt.Timeout = defaultTimeout
@@ -117,7 +117,7 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 	one := newRun(caseCtx, r, c)
 	defer func() {
 		// The cleanup also runs after a timeout or an interrupt.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opt.Limit)
 		defer cancel()
 		undo := one.end(ctx)
 		if !one.flagged && err == nil { // a flagged replica is stopped

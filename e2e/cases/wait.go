@@ -13,6 +13,9 @@ import (
 
 const (
 	defaultTimeout = 10 * time.Second
+	// defaultLimit only ends cases that hang. A case that writes 5,000 objects takes several minutes
+	// on a busy machine.
+	defaultLimit = 15 * time.Minute
 
 	holdTime    = 300 * time.Millisecond
 	missingTime = 3 * time.Second

@@ -68,7 +68,7 @@ func outage(ctx context.Context, s *simulation, round int) error {
 	}
 	lost.proxy.ResetAll()
 	s.story.note("", lost.name+": outage, and Isthmus is restarted")
-	if err := harness.Poll(ctx, time.Minute, 100*time.Millisecond, func() error {
+	if err := harness.Poll(ctx, 2*time.Minute, 100*time.Millisecond, func() error {
 		now, err := copies(w, lost)
 		for generation := range now {
 			if !before[generation] {

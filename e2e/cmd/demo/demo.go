@@ -117,8 +117,8 @@ func (d *demo) run(ctx context.Context) error {
 		acts = append(acts, &networks{demo: d})
 	}
 	acts = append(acts, exports{d}, compare{d})
-	for _, act := range acts {
-		if err := act.play(ctx); err != nil {
+	for _, a := range acts {
+		if err := a.play(ctx); err != nil {
 			return err
 		}
 	}

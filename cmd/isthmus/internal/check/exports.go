@@ -124,14 +124,14 @@ func checkCopies(r *report, s *Input) {
 	if s.Copies == nil {
 		return
 	}
-	const lost = "newly started replicas do not serve a linked cluster whose API is unreachable"
+	const effect = "newly started replicas do not serve a linked cluster whose API is unreachable"
 	grant := "grant the permissions for configmaps and leases from manifests/install/rbac.yaml or, in Linkerd's " +
 		"place, apply manifests/linkerd/cache"
 	switch c := s.Copies; {
 	case c.Off:
 		r.about(SectionReplicas, Copies, "")(OK, "caches of stale clusters are not copied (--cache-max-age=0)", "")
 	case c.Error != "":
-		r.about(SectionReplicas, Copies, "")(Unchecked, lost+": ConfigMaps cannot be listed: "+c.Error, grant)
+		r.about(SectionReplicas, Copies, "")(Unchecked, effect+": ConfigMaps cannot be listed: "+c.Error, grant)
 	case len(c.Missing) == 0:
 		r.about(SectionReplicas, Copies, "")(OK, "caches of stale clusters are copied to ConfigMaps", "")
 	default:
@@ -140,7 +140,7 @@ func checkCopies(r *report, s *Input) {
 			if c.LeaseError != "" {
 				text += ": " + c.LeaseError
 			}
-			r.about(SectionReplicas, Copies, m.Cluster)(Warning, text+"; "+lost,
+			r.about(SectionReplicas, Copies, m.Cluster)(Warning, text+"; "+effect,
 				"do not restart replicas until the cluster is back; if a permission is missing, "+grant)
 		}
 	}
