@@ -63,8 +63,8 @@ const (
 	// silence is how long a link waits for a silent API server before it reads a copy of the
 	// cluster.
 	silence = 5 * time.Second
-	// copyPatience limits how long a copy may delay readiness, and how long a link tries to read a
-	// copy.
+	// copyPatience limits how long a copy may delay readiness, even if new Secrets interrupt loading.
+	// copyPatience also limits how long a link tries to read a copy without an interruption.
 	copyPatience = 10 * time.Second
 	// maxLoads is the maximum number of copies that are read and loaded at the same time, which
 	// limits the memory for copies. If only two copies were loaded at a time, starting from copies
@@ -77,6 +77,7 @@ const (
 type linkCopy struct {
 	link    *link
 	allowed bool            // the copy may be read; set for links that exist when the replica starts
+	began   time.Time       // start of the first load; zero before the first load
 	problem error           // why the copy cannot be used
 	cluster *runningCluster // has loaded the copy; nil without a copy
 	of      CopiedCluster   // set with cluster
@@ -91,7 +92,10 @@ type linkCopy struct {
 func (c *linkCopy) use(ctx context.Context, newer <-chan struct{}) (interrupted bool) {
 	l := c.link
 	if c.isNeeded() {
-		late := time.AfterFunc(copyPatience, func() { l.store.markSettled(l) })
+		if c.began.IsZero() {
+			c.began = time.Now()
+		}
+		late := time.AfterFunc(time.Until(c.began.Add(copyPatience)), func() { l.store.markSettled(l) })
 		loading, stop := whileOpen(ctx, l.next.cluster.Synced(), newer)
 		err := c.load(loading)
 		interrupted = closed(newer) && c.cluster == nil
@@ -125,11 +129,21 @@ func whileOpen(ctx context.Context, a, b <-chan struct{}) (open context.Context,
 	return open, stop
 }
 
+// retry lets the link load an unusable copy again. The link calls retry if its Secret contains new
+// credentials or identifies another cluster, because the copy may now be usable.
+func (c *linkCopy) retry() {
+	if c.problem != nil {
+		c.problem = nil
+		c.allowed = true
+	}
+}
+
 // untilNeeded returns how long the link must still wait before it reads the copy. If the link does
-// not need the copy, untilNeeded returns 0 and false.
+// not need the copy, untilNeeded returns 0 and false. After the Store has settled, only a link that
+// has loaded or tried to load its copy before may load the copy again.
 func (c *linkCopy) untilNeeded() (wait time.Duration, needed bool) {
 	next := c.link.next
-	if !c.allowed || next == nil || closed(c.link.store.settled) {
+	if !c.allowed || next == nil || c.began.IsZero() && closed(c.link.store.settled) {
 		return 0, false
 	}
 	h := next.cluster.Health()

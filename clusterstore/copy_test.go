@@ -263,6 +263,93 @@ func TestSlowCopy(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
+// TestEditOfSlowCopy checks that a copy that is still loading after the Store has settled is loaded
+// again after a change of the Secret.
+func TestEditOfSlowCopy(t *testing.T) {
+	for name, rotates := range map[string]bool{"cordon": false, "new credentials": true} {
+		t.Run(name, func(t *testing.T) {
+			withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+				e.last(1).fail("connection refused")
+				e.last(2)
+				e.pass(copyPatience)
+				e.settled(true)
+				if rotates {
+					e.put(secret("s", "east", "t2", 0))
+					e.served(e.loadCopy(4))
+					return
+				}
+				s := secret("s", "east", "t1", 0)
+				s.Annotations[CordonAnnotation] = "true"
+				e.put(s)
+				copied := e.loadCopy(3)
+				e.put(secret("s", "east", "t1", 0))
+				e.served(copied)
+			}, secret("s", "east", "t1", 0))
+		})
+	}
+}
+
+// TestEditsDoNotExtendPatience checks that a copy delays readiness by at most copyPatience, even if
+// changes of the Secret interrupt loading.
+func TestEditsDoNotExtendPatience(t *testing.T) {
+	withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+		e.last(1).fail("connection refused")
+		for _, cordon := range []string{"true", "false"} {
+			e.pass(copyPatience * 4 / 10)
+			s := secret("s", "east", "t1", 0)
+			s.Annotations[CordonAnnotation] = cordon
+			e.put(s)
+		}
+		e.pass(copyPatience*2/10 - time.Millisecond)
+		e.settled(false)
+		e.pass(time.Millisecond)
+		e.settled(true)
+		e.served(e.loadCopy(4))
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestCopyAfterCorrection checks that a copy that could not be used is loaded after the Secret names
+// the copied cluster.
+func TestCopyAfterCorrection(t *testing.T) {
+	const problem = "connection refused; the copy of the cluster cannot be used: it is of another cluster, at "
+	t.Run("server", func(t *testing.T) {
+		elsewhere := func(token string) *corev1.Secret {
+			s := secret("s", "east", token, 0)
+			s.Data[KubeconfigKey] = bytes.ReplaceAll(s.Data[KubeconfigKey], []byte("api."), []byte("other."))
+			return s
+		}
+		withCopies(t, &copyStore{copy: eastCopy()}, func(e *env) {
+			e.last(1).fail("connection refused")
+			e.status("s east unreachable: " + problem + "api.example:6443")
+			e.put(elsewhere("t2"))
+			e.status("s east pending")
+			e.last(2).fail("connection refused")
+			e.status("s east unreachable: " + problem + "api.example:6443")
+			e.put(secret("s", "east", "t2", 0))
+			e.status("s east pending")
+			e.last(3).fail("connection refused")
+			e.served(e.loadCopy(4))
+			e.status("s east stale: from a copy of 1999-12-31T23:50:00Z: connection refused")
+		}, elsewhere("t1"))
+	})
+	t.Run("identity", func(t *testing.T) {
+		of := func(identity string) *corev1.Secret {
+			s := secret("s", "east", "t1", 0)
+			s.Annotations[LinkedClusterAnnotation] = identity
+			return s
+		}
+		stored := eastCopy()
+		stored.Identity = "uid-1"
+		withCopies(t, &copyStore{copy: stored}, func(e *env) {
+			e.last(1).fail("connection refused")
+			e.status("s east unreachable: " + problem + "api.example:6443")
+			e.put(of("uid-1"))
+			e.served(e.loadCopy(2))
+			e.status("s east stale: from a copy of 1999-12-31T23:50:00Z: connection refused")
+		}, of("uid-2"))
+	})
+}
+
 func TestUnusableCopies(t *testing.T) {
 	identified := secret("s", "east", "t1", 0)
 	identified.Annotations[LinkedClusterAnnotation] = "uid-2"

@@ -174,7 +174,11 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 // useCredentials ensures that one of the link's clusters uses the given credentials. If the
 // credentials are nil, useCredentials removes the link's clusters.
 func (l *link) useCredentials(ctx context.Context, want *credentials) {
+	before := l.accepted
 	l.accepted = want
+	if before != nil && want != nil && (before.hash != want.hash || before.identity != want.identity) {
+		l.copy.retry()
+	}
 	switch {
 	case want == nil:
 		l.unlink()

@@ -57,9 +57,10 @@ type Options struct {
 	LocalLink *LocalLink
 
 	// ReadCopy returns the copy of a cluster, or nil if no copy exists. The Store calls ReadCopy
-	// only before it has settled, and only for links that exist when it starts. If ReadCopy returns
-	// an error other than an [UnusableCopy], the Store calls ReadCopy again after a second. If
-	// ReadCopy is nil, copies are not used.
+	// only for links that exist when it starts. The first call for a link is made only before the
+	// Store has settled. If ReadCopy returns an error other than an [UnusableCopy], the Store calls
+	// ReadCopy again after a second. If the link Secret changes, the Store may also call ReadCopy
+	// again. If ReadCopy is nil, copies are not used.
 	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
 
 	// Supervisor recovers from panics in the code that processes changes to a cluster. If
