@@ -129,9 +129,9 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 	return list
 }
 
-// crowdedPorts returns the ports that occur more than once among the host ports of Pods and the
-// ports of ExternalWorkloads at an IP. The result is sorted. To limit the running time,
-// crowdedPorts compares only the first maxPortsAt ports and returns at most maxCrowdedAt ports.
+// crowdedPorts returns the sorted ports that occur more than once at an IP, among the host ports of
+// Pods and the ports of ExternalWorkloads. To limit the running time, crowdedPorts compares only
+// the first maxPortsAt ports and returns at most maxCrowdedAt ports.
 func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {
@@ -186,8 +186,8 @@ func (x *conflict) address() string {
 	return x.addr.String()
 }
 
-// The worker for profiles updates the conflicts after each change to an object that claims an
-// address.
+// After each change to an object that claims an address, the conflicts are updated by the goroutine
+// that calls LocalConfig.ProfileChanged.
 type conflicts struct {
 	mu   sync.Mutex // held only for map access
 	byIP map[netip.Addr][]conflict

@@ -34,17 +34,17 @@ import (
 // owner invalidates its Pods. The attach and detach methods of ownerIndex keep the pointers between
 // owners and Pods consistent.
 //
-// The policies index contains the Servers that make ports opaque, by key and by namespace. For each
-// namespace, the policies index contains sets of Pods, and the opaque ports of each set. To find
-// the opaque ports of a Pod, readers only look up the Pod's set. After a change to a Server, the
-// setServer and evaluate methods update the sets. After a change to a Pod, the regroup method
+// The policies index contains, by key and by namespace, the Servers that make ports opaque. For
+// each namespace, the policies index contains sets of Pods, and the opaque ports of each set. To
+// find the opaque ports of a Pod, readers only look up the Pod's set. After a change to a Server,
+// the setServer and evaluate methods update the sets. After a change to a Pod, the regroup method
 // updates the sets.
 //
 // The nodes index contains the zone and region of each Node, by name, and the number of Nodes in
 // each region. In the local cluster, the nodes index contains the addresses of Nodes as well.
 //
 // The gateways index contains the Services that are Linkerd gateways, by name. The unusable index
-// contains the reasons why objects cannot be used, by kind and key. Cluster.Health returns these
+// contains, by kind and key, the reasons why objects cannot be used. Cluster.Health returns these
 // reasons.
 //
 // If Config.Exports is set, the exports index contains the results of the export hooks. The hooks
@@ -54,10 +54,10 @@ import (
 // each new ServiceExport required another list of Services, anyone who may create ServiceExports
 // could cause endless lists.
 //
-// The field local, which is set only in the local cluster, contains the ServiceProfiles, and the
-// addresses of Pods, ExternalWorkloads, Services and Nodes. The data from which EndpointSlices for
-// ExternalWorkloads are created is in the field local as well. Each update to the data in the field
-// local marks the profiles that must be read again.
+// The local field, which is set only in the local cluster, contains the ServiceProfiles, and the
+// addresses of Pods, ExternalWorkloads, Services and Nodes. The local field also contains the data
+// from which EndpointSlices for ExternalWorkloads are created. Each update to this data marks the
+// profiles that must be read again.
 type cache struct {
 	cluster             federation.ClusterName
 	trustDomain         string
@@ -191,8 +191,8 @@ func (s store[T]) Keys(yield func(string) bool) {
 	s.keys(yield)
 }
 
-// reportChanges makes the cache report all further changes. All policies must have been evaluated
-// before the call.
+// After a call to reportChanges, the cache reports all further changes. All policies must have been
+// evaluated before the call.
 func (c *cache) reportChanges() {
 	c.lock()
 	defer c.mu.Unlock()

@@ -241,9 +241,9 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 	c.cfg.Supervisor.Do(work, func() { c.cfg.Changed(svc, at) }, func() { c.changed(svc, at) })
 }
 
-// updateLink calls the update function. If the result of Region or Gateways has changed, updateLink
-// also calls Config.LinkChanged. Callers call updateLink only after a complete list or a single
-// event, so that LinkChanged never sees a partial list.
+// updateLink calls the update function. If the result of Region or Gateways has changed, it also
+// calls Config.LinkChanged. updateLink must be called only after a complete list or a single event,
+// so that LinkChanged never sees a partial list.
 func (c *Cluster) updateLink(update func() (changed bool)) {
 	c.cache.mu.Lock()
 	changed := update()
@@ -253,7 +253,7 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed once only Config.Admit delays the first sync.
+// Listed returns a channel that is closed once nothing but Config.Admit delays the first sync.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
 // Synced returns a channel that is closed when the first sync is complete. The first sync waits for
@@ -325,13 +325,14 @@ func (c *Cluster) Region() (region string, known bool) {
 // Exports returns the cached results of the export hooks. While the API server is unreachable,
 // Exports returns the last known results. Exports returns nil if Config.Exports is nil. Exports
 // also returns nil until Services have been listed, both after the start and after a call to
-// RelistServices. While the first result is missing and a list of any exported kind is incomplete,
-// Exports returns nil as well. The running time of Exports depends on the number of exports, not on the number
-// of Services.
+// RelistServices. Until Exports has returned its first result, it also returns nil while a list of
+// any exported kind is incomplete. The running time of Exports depends on the number of exports,
+// not on the number of Services.
 func (c *Cluster) Exports() *CachedExports { return c.cache.exports.current() }
 
-// RelistServices makes the Cluster list all Services again and call the export hook for each
-// Service. Exports returns nil until the list is complete. RelistServices does not block.
+// RelistServices requests a new list of all Services. For each Service in the list, the Cluster
+// calls the export hook again. Exports returns nil until the list is complete. RelistServices does
+// not block.
 func (c *Cluster) RelistServices() {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()

@@ -31,9 +31,9 @@ import (
 )
 
 // A copy of a cluster consists of Kubernetes lists in the form in which an API server would send
-// them. The expand function of a kind returns the smallest object that the compact function of the
-// kind converts to a given cached value. If Config.Copied is set, a Cluster reads the lists of a
-// copy with the same decoder and cache as the lists of an API server.
+// them. For a given cached value, the expand function of a kind returns the smallest object that
+// the compact function converts back to this value. If Config.Copied is set, a Cluster reads the
+// lists of a copy with the same decoder and cache as the lists of an API server.
 
 // makeCopy implements [Cluster.Copy].
 func makeCopy(c *Cluster, limit int) (map[string][]byte, error) {
@@ -162,8 +162,8 @@ func encodeItem(o decode.Object, first bool) ([]byte, error) {
 	return data, err
 }
 
-// These constants are the protobuf field numbers of the items in any list, and of the list in a
-// runtime.Unknown.
+// itemsNumber is the protobuf field number of a list's items, and rawNumber is the field number of
+// the list in a runtime.Unknown.
 const itemsNumber, rawNumber = 2, 2
 
 // encloseItems returns the bytes that precede the items of a list, and the bytes that follow them.
@@ -228,7 +228,7 @@ func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 var errCopied = errors.New("the API server has not been reached since this replica started, " +
 	"so a copy of the cluster is served")
 
-// After the cluster has synced from the copy, adjust marks the health as stale. The receiver may be
+// adjust marks the health as stale once the cluster has synced from the copy. The receiver may be
 // nil.
 func (f *Copied) adjust(h *follow.Health, synced <-chan struct{}) {
 	if f == nil {

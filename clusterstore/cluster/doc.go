@@ -56,14 +56,14 @@
 //
 // Each resource has one goroutine that updates the cache. Two goroutines call Config.Changed, and
 // one goroutine evaluates policies. For the local cluster, a separate goroutine calls
-// LocalConfig.ProfileChanged. Goroutines that report changes merge bursts of changes. Reports
-// rotate through the namespaces, so that no namespace delays the others for long.
+// LocalConfig.ProfileChanged. Bursts of changes are merged before they are reported. Reports rotate
+// through the namespaces, so that no namespace delays the others for long.
 //
 // # Adding a kind
 //
 // To add a kind of object, create a file with the structure of node.go, and add the kind to
-// newResources. The file of a kind defines the cached form of an object, together with the size and
-// the index of this form. The compact function of a kind extracts the cached form.
+// newResources. The file of a kind defines the cached form of an object, and also its size and its
+// index. The compact function of a kind extracts the cached form.
 //
 // [Cluster.Copy] returns the cached objects of a linked cluster as Kubernetes lists. If
 // [Config].Copied is set, a Cluster reads these lists instead of sending requests to an API server.

@@ -25,14 +25,14 @@ type ExportHooks struct {
 	// that affects the results for existing Services, call [Cluster.RelistServices].
 	Service func(*corev1.Service) any
 	// Listed reports whether CachedExports.List includes every Service with the given value. The
-	// value is never nil. A Service that Listed rejects is included in the list only if a
-	// ServiceExport has the same namespace and name.
+	// value is never nil. If Listed returns false, CachedExports.List includes the Service only if
+	// a ServiceExport has the same namespace and name.
 	Listed func(value any) bool
-	// ServiceExport returns the value to cache for a ServiceExport. If ServiceExport is nil, the
+	// ServiceExport returns the value to cache for a ServiceExport. If this hook is nil, the
 	// Cluster does not read ServiceExports.
 	ServiceExport func(*mcs.ServiceExport) any
-	// ServiceImport returns the value to cache for a ServiceImport in the local cluster. If
-	// ServiceImport is nil, the Cluster does not read ServiceImports.
+	// ServiceImport returns the value to cache for a ServiceImport in the local cluster. If this
+	// hook is nil, the Cluster does not read ServiceImports.
 	ServiceImport func(*mcs.ServiceImport) any
 	// Changed is called after the result of Cluster.Exports has changed. Changed may call methods
 	// of the Cluster.
@@ -53,9 +53,9 @@ type CachedExports struct {
 	// List contains all ServiceExports and the Services accepted by ExportHooks.Listed, in no
 	// particular order. Each name occurs only once.
 	List []Export
-	// ServiceExports reports whether List contains all ServiceExports. ServiceExports is true once
-	// ServiceExports have been listed. If the API server does not serve ServiceExports, both
-	// ServiceExports and Emptied are true.
+	// ServiceExports reports whether List contains all ServiceExports. The field is true once
+	// ServiceExports have been listed. If the API server does not serve this kind, both fields,
+	// ServiceExports and Emptied, are true.
 	ServiceExports, Emptied bool
 
 	// The following fields are set only for the local cluster.
@@ -343,7 +343,8 @@ func exportKind[O decode.Object](
 	}
 }
 
-// ofMCS makes the export index record whether the API server serves the given MCS API kind.
+// For a kind of the MCS API, ofMCS adds hooks that record in the export index whether the API
+// server serves the kind.
 func ofMCS[O decode.Object](c *Cluster, kind int, k follow.Kind[O, any]) follow.Kind[O, any] {
 	k.Serves = func(ctx context.Context) (bool, error) {
 		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)

@@ -37,7 +37,7 @@ const (
 )
 
 // Gateway describes a Linkerd gateway: a Service through which other clusters reach the Services of
-// a cluster. A Gateway is immutable.
+// the gateway's own cluster. A Gateway is immutable.
 type Gateway struct {
 	Service  federation.ServiceID
 	IPs      []netip.Addr // of the load balancer; if there is none, the external IPs

@@ -52,13 +52,13 @@ type Change struct {
 type Health struct {
 	follow.Health
 	// MalformedProxies is the number of meshed Pods whose proxy listen addresses are missing or
-	// invalid. Isthmus serves malformed Pods without a transport header.
+	// invalid. Isthmus serves these Pods, but without a transport header.
 	MalformedProxies int
-	// Unusable lists the malformed Servers, ExternalWorkloads and ServiceProfiles, and the
-	// namespaces whose Servers exceed a limit, with reasons. Isthmus ignores malformed Servers and
-	// ExternalWorkloads. A ServiceProfile whose only problem is an invalid timeout or a value that
-	// proxies discard is still used. A ServiceProfile that is not used hides other ServiceProfiles
-	// for the same Service.
+	// Unusable lists malformed objects (Servers, ExternalWorkloads and ServiceProfiles), and
+	// namespaces whose Servers exceed a limit. Each entry includes a reason. Isthmus ignores
+	// malformed Servers and ExternalWorkloads. A ServiceProfile is still used if its only problem
+	// is an invalid timeout or a value that proxies discard. A ServiceProfile that is not used
+	// hides other ServiceProfiles for the same Service.
 	Unusable []string
 	// RejectedProfiles is the number of ServiceProfiles that cannot be used at all.
 	RejectedProfiles int

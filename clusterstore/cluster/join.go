@@ -90,8 +90,8 @@ func (r *reader) read(list []*slice, ref portRef) {
 }
 
 // join creates endpoints from the ready and unready addresses of a slice. The last argument is the
-// result of the previous join. If nothing has changed, join returns the previous result. After a
-// change, join reuses the endpoints that have not changed.
+// result of the previous join. If nothing has changed, the previous result is returned. After a
+// change, the endpoints that have not changed are reused.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{cache: r.cache, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.cache.cluster)}
 	if len(before.Endpoints) > 0 {
@@ -214,8 +214,8 @@ func (j *joiner) addUnready(
 }
 
 // add appends the endpoint under construction to the list. If the previous result contains an equal
-// endpoint, add reuses that endpoint. If the endpoint cannot be sent to proxies, add returns the
-// reason, and does not change the list.
+// endpoint, that endpoint is appended instead. If the endpoint cannot be sent to proxies, the list
+// does not change, and the result is the reason.
 func (j *joiner) add(list, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
 	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
 		j.common = before[i].Common // discards an equal value that shareCommon may have created

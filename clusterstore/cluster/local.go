@@ -35,8 +35,8 @@ type Local struct {
 	selecting byNamespace[*Service]                 // Services with a selector
 	selected  byNamespace[*decode.ExternalWorkload] // the fields of each ExternalWorkload that determine EndpointSlices
 
-	// The field replaced contains the version of an ExternalWorkload that the last update replaced
-	// or removed. Only the goroutine that stores and removes ExternalWorkloads accesses this field.
+	// This field contains the version of an ExternalWorkload that the last update replaced or
+	// removed. Only the goroutine that stores and removes ExternalWorkloads accesses this field.
 	replaced *decode.ExternalWorkload
 }
 
@@ -135,10 +135,9 @@ func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	return Found{Claimed: claimed(len(list), by, addr)}
 }
 
-// Instance returns the endpoint with the given hostname in a Service, whether the endpoint is ready
-// or not. The address of the endpoint contains the port to which the client connects. Instance
-// returns nil if the Service has no endpoint with the hostname, or if the Pod of the endpoint is
-// not cached.
+// Instance returns a Service's endpoint with the given hostname, even if the endpoint is not ready.
+// The address of the endpoint contains the port to which the client connects. Instance returns nil
+// if the Service has no endpoint with the hostname, or if the Pod of the endpoint is not cached.
 func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	c := l.cache
 	c.mu.RLock()
@@ -206,8 +205,8 @@ var _ federation.AddressOwners = (*Local)(nil)
 // AddressOwner returns the Service or Pod to which an address is assigned, or "" if there is none.
 //
 // The cluster IPs of a Service are assigned to the Service. The IPs of a Pod are assigned to the
-// Pod until the Pod ends. The IPs of a node are assigned to each Pod on the node that uses host
-// networking or host ports.
+// Pod until the Pod ends. If a Pod uses host networking or host ports, the IPs of its node are
+// assigned to the Pod as well.
 //
 // AddressOwner ignores ExternalWorkloads, because a machine outside of Kubernetes may belong to
 // several clusters. AddressOwner ignores the hostIP of a host port, because anyone who creates a
@@ -298,8 +297,8 @@ func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, e
 // LocalConfig.SliceManager.
 
 // Selecting returns a Service with the fields that determine its EndpointSlices for
-// ExternalWorkloads. The result has no selector if the Service has none. Selecting returns nil if
-// the Service does not exist.
+// ExternalWorkloads. The result has no selector if the Service has none. If the Service does not
+// exist, the result is nil.
 func (l *Local) Selecting(id federation.ServiceID) *corev1.Service {
 	if s := l.Service(id); s != nil {
 		return s.decodeSelecting(id)
@@ -451,7 +450,7 @@ func (l *Local) conflictsAt(ip netip.Addr, since time.Time) []conflict {
 	return l.addresses.conflictsAt(ip, since)
 }
 
-// markCrowded makes the worker look for conflicts at every IP that several objects share.
+// markCrowded marks every IP that several objects share, so that it is checked for conflicts.
 func (l *Local) markCrowded() {
 	if l == nil {
 		return

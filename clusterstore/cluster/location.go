@@ -111,9 +111,9 @@ func (l *location) addrs(yield func(netip.Addr) bool) {
 // clients can identify a draining Pod. If several Pods that are being deleted claim the same
 // address, the address is not assigned to any of them.
 //
-// If a host port specifies a hostIP, the Pod claims the port only at that address. The claim has
-// the lowest precedence if the kubelet does not report the hostIP as an address of the node. The
-// creator of a Pod can specify any hostIP.
+// If a host port specifies a hostIP, the Pod claims the port only at that address. The creator of a
+// Pod can specify any hostIP, so the claim has the lowest precedence if the kubelet does not report
+// the hostIP as an address of the node.
 type claim uint8
 
 const (

@@ -131,8 +131,8 @@ func (x *nodeIndex) set(name string, before, now node) {
 	}
 }
 
-// updateRegion reports whether the region that all Nodes share has changed. Callers call
-// updateRegion only after a complete list or a single event.
+// updateRegion reports whether the region that all Nodes share has changed. updateRegion must be
+// called only after a complete list or a single event.
 func (x *nodeIndex) updateRegion() (changed bool) {
 	now := x.commonRegion()
 	changed = now != x.region || !x.regionKnown

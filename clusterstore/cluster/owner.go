@@ -67,7 +67,7 @@ func expandOwner(parent unique.Handle[ownerRef]) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owners}}
 }
 
-// references returns owner references that onlyOwner converts back to the ownerRef.
+// references returns owner references from which onlyOwner derives the same ownerRef.
 func (r ownerRef) references() []metav1.OwnerReference {
 	if r == (ownerRef{}) {
 		return nil

@@ -148,8 +148,8 @@ type compactedPod struct {
 	location *location
 	selected *decode.ExternalWorkload // fields that determine EndpointSlices; only set with LocalConfig.SliceManager
 	// evaluated is a podSet whose opaque ports were evaluated before the Pod was added to the
-	// cache. The evaluated podSet is nil if the namespace has no Servers, or if a sibling of the
-	// Pod is already cached.
+	// cache. The field is nil if the namespace has no Servers, or if a sibling of the Pod is
+	// already cached.
 	evaluated *podSet
 }
 

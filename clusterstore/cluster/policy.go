@@ -111,8 +111,8 @@ func (p *policy) cacheOpaque(set *podSet) {
 }
 
 // setOpaque stores the results of an evaluation, and returns the previous opaque ports of all sets.
-// If the results exceed maxOpaqueBytes, sets that already had opaque ports from Servers take
-// precedence.
+// If the results exceed maxOpaqueBytes, precedence is given to sets that already had opaque ports
+// from Servers.
 func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePorts {
 	had := make(map[*podSet]opaquePorts)
 	for _, set := range p.sets {
@@ -282,8 +282,8 @@ func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	return nil
 }
 
-// regroup adds an added or changed Pod to the set of its siblings, and removes a deleted Pod from
-// its set. The evaluated set is used only if the siblings have no set yet.
+// regroup adds a new or changed Pod to the set of its siblings, and removes a deleted Pod from its
+// set. The evaluated set is used only if the siblings have no set yet.
 func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	p := x.byNamespace[of.namespace()]
 	if p == nil || p.pods == nil { // the first evaluation groups the Pods
@@ -310,9 +310,9 @@ func (x *policyIndex) mark(namespace string) {
 	}
 }
 
-// evaluate updates the opaque ports of sets of Pods that were evaluated before the Servers changed,
-// and of sets whose opaque ports exceeded maxOpaqueBytes. If the Servers have begun to exceed a
-// limit, evaluate returns the message to log. Calls for the same namespace must not overlap.
+// evaluate updates the opaque ports of each set of Pods that was last evaluated before the Servers
+// changed, or whose opaque ports exceeded maxOpaqueBytes. If the Servers have begun to exceed a
+// limit, the result is the message to log. Calls for the same namespace must not overlap.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
@@ -373,7 +373,7 @@ func (x *policyIndex) toEvaluate(namespace string) (
 }
 
 // apply stores the results of an evaluation, and invalidates the Pods whose opaque ports have
-// changed. If the Servers have begun to exceed a limit, apply returns the message to log.
+// changed. If the Servers have begun to exceed a limit, the result is the message to log.
 func (x *policyIndex) apply(
 	namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts,
 ) (reason string) {

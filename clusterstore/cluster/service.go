@@ -98,7 +98,7 @@ func (s *Service) size() int64 {
 	return n
 }
 
-// serviceEntrySize returns the bytes of memory used by a serviceEntry, with or without a Service.
+// serviceEntrySize returns the number of bytes that a serviceEntry uses, with or without a Service.
 // The size includes one more allocation than necessary, as a safety margin. For many small
 // Services, the estimate without the margin differs from the actual heap size by less than 1%.
 func serviceEntrySize() int64 {

@@ -101,8 +101,8 @@ const (
 // translatedProfile is the immutable result of translating a ServiceProfile.
 type translatedProfile struct {
 	Profile *federation.ServiceProfile // nil if the ServiceProfile cannot be used
-	// Problem describes why Isthmus or proxies cannot use all or part of the ServiceProfile.
-	// Problem is empty if there is no problem.
+	// Problem describes why Isthmus or proxies cannot use all or part of the ServiceProfile. The
+	// text is empty if the whole ServiceProfile can be used.
 	Problem string
 }
 
@@ -138,9 +138,9 @@ type translatedProfile struct {
 // opaque ports of the Service.
 //
 // Proxies discard a retry budget if its ttl is below 1 s or above 1 min, its ratio is above 1,000,
-// or its minRetriesPerSecond is above 2,147,483,647. Proxies ignore a status without bounds. The
-// translation preserves values that API servers accept and proxies discard or ignore, and the
-// Problem mentions these values.
+// or its minRetriesPerSecond is above 2,147,483,647. Proxies ignore a status without bounds. If API
+// servers accept a value that proxies discard or ignore, the translation preserves the value, and
+// the Problem mentions it.
 func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	if o.Invalid != "" {
 		return &translatedProfile{Problem: text.Clean(o.Invalid, text.Long)}
@@ -399,8 +399,8 @@ func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (a
 	return all, err
 }
 
-// The function that list returns translates the field "all" or "any", which contains a list of
-// conditions.
+// list returns a function that translates the "all" field or the "any" field, each of which
+// contains a list of conditions.
 func (t *translator) list(
 	name string, kind federation.MatchKind, from []*decode.Match, of messageSide,
 ) func(depth int) (federation.Match, error) {
@@ -417,7 +417,7 @@ func (t *translator) list(
 	}
 }
 
-// status translates a range of status codes. If only one bound is set, status uses it as the
+// status translates a range of status codes. If only one bound is set, it serves as both the
 // minimum and the maximum, because proxies ignore a condition with a zero bound.
 func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}

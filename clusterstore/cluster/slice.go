@@ -103,8 +103,8 @@ type addressFacts struct {
 	nodes string             // nodes in the hints, encoded like zones; only set in the local cluster
 	node  string             // only set for a Pod that is not ready; other addresses use the node of their Pod
 	why   federation.Verdict // Served if the address is ready
-	// leftOut means that the address is not an endpoint of any port. An address that is left out
-	// appears in explanations, and profiles can find it by its hostname.
+	// leftOut means that the address is not an endpoint of any port. Such an address appears in
+	// explanations, and can still be found by its hostname.
 	leftOut bool
 	other   string // target that is neither a Pod nor an ExternalWorkload
 	text    string // original text that is not an IP address
@@ -579,8 +579,8 @@ func (l *slice) shared(yield func(any, int64) bool) {
 
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
-// alike reports whether two slices are equivalent. If visibleOnly is true, alike ignores fields
-// that are used only for explanations.
+// alike reports whether two slices are equivalent. If visibleOnly is true, fields that are used
+// only for explanations are ignored.
 func (l *slice) alike(o *slice, visibleOnly bool) bool {
 	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed &&
 		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, visibleOnly) })
