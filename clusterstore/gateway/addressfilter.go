@@ -44,9 +44,9 @@ type AddressFilter struct {
 	readAt  time.Time    // when host and hostErr were read
 }
 
-// refusal returns a displayable reason why an address may not be probed now, or "" if it may be
+// refusal returns a displayable reason why an address must not be probed now, or "" if it may be
 // probed. The refusal method blocks until the local cluster's cache is complete. If ctx is done
-// before the cache is complete, refusal returns "", and the caller must not probe the address.
+// before the cache is complete, the result is "", but the caller must not probe the address.
 func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !f.Routable(ip) {

@@ -1,7 +1,8 @@
 // Package gateway lets clients reach Services in clusters on other networks. Clients cannot reach
 // the Pods of a cluster on another network, so Isthmus sends clients the addresses of the cluster's
-// Linkerd gateways instead. In this package, a gateway is always a Linkerd gateway, the Service
-// through which other clusters reach a cluster ("linkerd multicluster install").
+// Linkerd gateways instead. In this package, a gateway is always a Linkerd gateway: a Service
+// through which other clusters reach the Services of the gateway's own cluster. Linkerd's
+// multicluster chart installs gateways.
 //
 // A [Tracker] resolves the names of one cluster's gateways, probes their addresses, and lists the
 // addresses ([Address]) to use. A [Source] represents one cluster, with gateways in place of

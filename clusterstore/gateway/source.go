@@ -26,8 +26,8 @@ var (
 	_ federation.Reachable = (*Source)(nil)
 )
 
-// Same reports whether two sources look the same to clients. If the receiver is nil, Same returns
-// false.
+// Same reports whether two sources look the same to clients. The result is false if the receiver is
+// nil.
 func (s *Source) Same(o *Source) bool {
 	return s != nil && s.Cluster == o.Cluster && s.Name == o.Name && s.Domain == o.Domain &&
 		sameUse(s.Addresses, o.Addresses)
@@ -87,9 +87,9 @@ func (r *reader) Read() federation.Share {
 	return out
 }
 
-// count returns the number of endpoints in the slices, without duplicate addresses. Because an
-// endpoint of a dual-stack Service has two addresses, count returns the number of IPv4 addresses or
-// of IPv6 addresses, whichever is larger.
+// count returns the number of endpoints in the slices, without duplicate addresses. An endpoint of
+// a dual-stack Service has two addresses, so the result is the number of IPv4 addresses or of IPv6
+// addresses, whichever is larger.
 func count(list []*federation.Slice) (n federation.Behind) {
 	var counted map[netip.AddrPort]bool // nil if there is only one slice, which has no duplicates
 	if len(list) > 1 {

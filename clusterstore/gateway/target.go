@@ -64,7 +64,8 @@ func sameUse(a, b []Address) bool {
 
 func (a *Address) usable() bool { return !a.Outside && !a.IPv6Off }
 
-// AllDead reports whether a list contains usable addresses, and all of them are dead.
+// AllDead reports whether all usable addresses in a list are dead. If no address is usable, the
+// result is false.
 func AllDead(list []Address) bool {
 	dead := false
 	for _, a := range list {

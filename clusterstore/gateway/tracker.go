@@ -266,8 +266,8 @@ func namesOf(targets []Target) (names []string) {
 	return names
 }
 
-// resolve resolves the given names concurrently, and forgets all other names. If every given name
-// has addresses, from this attempt or an earlier one, resolve returns true.
+// resolve resolves the given names concurrently, and forgets all other names. The result is true if
+// every given name has addresses, either from this attempt or from an earlier one.
 func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
