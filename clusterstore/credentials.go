@@ -137,7 +137,7 @@ func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	return d
 }
 
-// If the API server rejects the credentials, explain adds an explanation to the error. Without the
+// explain adds an explanation to the error if the API server rejects the credentials. Without the
 // explanation, the server's error (Unauthorized or a TLS alert) looks like a network or server
 // failure. All other errors are returned unchanged.
 func (c *credentials) explain(err error) error {
@@ -214,9 +214,9 @@ func sortCredentials(list []*credentials) {
 }
 
 // pick returns the credentials to use for a cluster, or nil if none are valid. The list contains
-// all credentials of the cluster, oldest first. Usually, pick returns the oldest valid credentials.
-// If the Secret in use still exists but has become invalid, pick returns the accepted credentials.
-// An invalid edit to a Secret must not take the cluster down.
+// all credentials of the cluster, oldest first. Usually, the result is the oldest valid
+// credentials. If the Secret in use still exists but has become invalid, the result is its last
+// accepted version, because an invalid edit to a Secret must not take the cluster down.
 func pick(list []*credentials, accepted *credentials) *credentials {
 	if accepted != nil {
 		now := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == accepted.secret })

@@ -16,13 +16,14 @@
 //     unreachable, the Store keeps retrying, and the cached endpoints stay in use.
 //   - If new objects would exceed the memory cap of a cluster, its cache stays unchanged, and the
 //     Store retries. A cluster over its memory cap is stale, or unreachable if it has never synced.
-//   - At most 32 clusters start concurrently. A starting cluster stops counting toward this limit
-//     after its first sync, after a failed request, or after one second.
+//   - At most 32 clusters start concurrently. A cluster no longer counts toward this limit after
+//     its first sync, after a failed request, or after one second.
 //   - If several Secrets have the same cluster name, the Store uses the oldest valid Secret. If an
 //     edit makes that Secret invalid, the Store reports the error and keeps using the previous
 //     version.
-//   - A change to the address ranges, standing or region of a link takes effect at once, without a
-//     new connection. The Store ignores invalid annotations for the standing and the region.
+//   - A change to the address ranges, standing or region of a link takes effect immediately,
+//     without a new connection. The Store ignores invalid annotations for the standing and the
+//     region.
 //   - If a cluster is unreachable when the Store starts, the Store serves a copy of the cluster's
 //     cache, which [Options].ReadCopy returns. [Store.Caches] returns the caches to copy.
 //   - Rotating credentials does not affect proxies. The Store starts another Cluster with the new

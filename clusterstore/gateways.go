@@ -94,8 +94,8 @@ func (g *linkGateways) untilLate() <-chan time.Time {
 	return time.After(time.Until(g.began.Add(namesTimeout)))
 }
 
-// allDead reports whether Isthmus reaches the cluster through gateways, and all of these gateways
-// are dead.
+// allDead reports whether all gateways of the cluster are dead. If Isthmus does not use gateways to
+// reach the cluster, the result is false.
 func (g *linkGateways) allDead() bool {
 	return g.tracker != nil && gateway.AllDead(g.tracker.Addresses())
 }

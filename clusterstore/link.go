@@ -77,9 +77,9 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 // Secrets through its mailbox.
 //
 // A link has up to two clusters. The [federation.Table] reads endpoints from the serving cluster.
-// The field next contains a new cluster, which replaces the serving cluster once the new cluster
-// has synced. A link that has not synced yet has only the new cluster. During a rotation, a link
-// has two clusters: the serving one, and the one that replaces it.
+// If l.next is set, it contains a new cluster, which replaces the serving cluster once the new
+// cluster has synced. A link that has not synced yet has only the new cluster. During a rotation, a
+// link has two clusters: the serving one, and the one that replaces it.
 //
 // If a linked cluster cannot sync when the replica starts, the table may read from a copy of the
 // cluster's cache until the cluster has synced.
@@ -93,14 +93,14 @@ type link struct {
 
 	mailbox federation.Latest[[]*credentials] // all Secrets with this cluster name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of a cluster change
-	// The probed signal is set when the addresses or the health of gateways change. The probed
-	// signal is separate from the changed signal, because a signal delays each change that closely
-	// follows an earlier change. With a shared signal, the announcement of a new gateway would
-	// delay the first change to the gateway itself.
+	// This signal is set when the addresses or the health of gateways change. There are two
+	// signals, because a signal delays each change that closely follows an earlier change. With a
+	// single signal, the announcement of a new gateway would delay the first change to the gateway
+	// itself.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
-	// The field settled becomes true when the link is no longer pending, or when gateway names have
-	// not resolved within namesTimeout. It is guarded by store.mu.
+	// This field becomes true when the link is no longer pending, or when gateway names have not
+	// resolved within namesTimeout. It is guarded by store.mu.
 	settled bool
 
 	linkStatus
@@ -209,9 +209,9 @@ func (l *link) useRanges(want *credentials) {
 	l.log.Info("address ranges changed", zap.String("secret", want.secret), zap.Int("ranges", len(want.ranges)))
 }
 
-// start creates and runs a new cluster, which it stores in the field next. While a link is pending,
-// each new cluster inherits the deadline of the previous cluster, so edits to the Secret do not
-// extend the deadline. A cluster has no deadline while it waits for its turn to start.
+// start creates and runs a new cluster, and stores it in l.next. While a link is pending, each new
+// cluster inherits the deadline of the previous cluster, so edits to the Secret do not extend the
+// deadline. A cluster has no deadline while it waits for its turn to start.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
@@ -355,8 +355,8 @@ func (l *link) promote(ctx context.Context) {
 	}
 }
 
-// setLink passes the current state of the link to the table. Callers call setLink after each change
-// that may affect the table.
+// setLink passes the current state of the link to the table. setLink must be called after each
+// change that may affect the table.
 func (l *link) setLink() {
 	s := &l.standing
 	switch {
@@ -413,7 +413,7 @@ func (l *link) updateState() {
 		l.setState(cluster.Rejected, nil)
 		return
 	case l.serving == nil:
-		// The state of a link that has not synced changes only if a problem occurs. An unreachable
+		// Until a link has synced, its state changes only if a problem occurs. An unreachable
 		// cluster stays unreachable until it has synced. If the cluster has failed since
 		// linkCopy.use returned, the link stays pending until it has read the copy.
 		l.next.noteProgress()

@@ -122,7 +122,7 @@ func (r *runningCluster) noteProgress() {
 }
 
 // problem returns the reason why a cluster has not synced, as of the last call to noteProgress. If
-// no problem is known, problem returns nil.
+// no reason is known, the result is nil.
 func (r *runningCluster) problem(h cluster.Health) error {
 	switch {
 	case len(r.awaits) > 0:
@@ -175,9 +175,9 @@ func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 // connections and lists would time out and start over, so that no cluster would become ready.
 const maxStarts = 32
 
-// A turn lasts at most startSteps steps of the duration startStep, so that an unresponsive cluster
-// does not delay other clusters. A step begins when the goroutine notices the end of the previous
-// step, so turns are longer when the CPUs are busy.
+// A turn has at most startSteps steps, each of which takes startStep, so that an unresponsive
+// cluster does not delay other clusters. A step begins when the goroutine notices the end of the
+// previous step, so turns are longer when the CPUs are busy.
 const (
 	startSteps = 20
 	startStep  = 50 * time.Millisecond
@@ -190,8 +190,8 @@ func newStarts(limit int64) starts { return starts{semaphore.NewWeighted(limit)}
 // take waits for a turn, and returns false if ctx is done before the turn begins.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
-// giveBack ends the turn of a cluster once the cluster has synced or failed, the maximum duration
-// has passed, or ctx is done.
+// giveBack ends the turn of a cluster when the cluster has synced, when it has failed, when the
+// turn has reached its maximum duration, or when ctx is done.
 func (s starts) giveBack(ctx context.Context, c Cluster, synced <-chan struct{}) {
 	defer s.Release(1)
 	step := time.NewTicker(startStep)

@@ -45,21 +45,21 @@ type Options struct {
 	LocalCluster gateway.LocalCluster
 
 	// WhenLost and LostAfter are defaults that link Secrets may override. WhenLost is the standing
-	// of a lost cluster's endpoints. A cluster counts as lost after its API could not be listed or
-	// watched for LostAfter.
+	// of a lost cluster's endpoints. A cluster counts as lost once requests to list or watch its
+	// objects have failed for the duration LostAfter.
 	WhenLost  federation.Standing
 	LostAfter time.Duration // zero means DefaultLostAfter
 
-	// Exports makes the Store cache the exports of all clusters. If Exports is nil, exports are
-	// neither listed nor cached. If Exports is set, LocalLink is required and must use the same
-	// ExportOptions.
+	// If Exports is set, the Store caches the exports of all clusters, and LocalLink is required
+	// and must use the same ExportOptions. If Exports is nil, exports are neither listed nor
+	// cached.
 	Exports   *ExportOptions
 	LocalLink *LocalLink
 
 	// ReadCopy returns the copy of a cluster, or nil if no copy exists. The Store calls ReadCopy
 	// only for links that exist when it starts. The first call for a link is made only before the
 	// Store has settled. If ReadCopy returns an error other than an [UnusableCopy], the Store calls
-	// ReadCopy again after a second. If the link Secret changes, the Store may also call ReadCopy
+	// ReadCopy again one second later. If the link Secret changes, the Store may also call ReadCopy
 	// again. If ReadCopy is nil, copies are not used.
 	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
 
@@ -227,8 +227,8 @@ func (s *Store) Run(ctx context.Context) error {
 }
 
 // watchSecrets keeps s.secrets up to date until ctx is done. Secrets are selected by type, not by
-// label, so that Status can report link Secrets without the label. While Secrets cannot be read,
-// s.secrets does not change.
+// label, so that Status can also report link Secrets that lack the label. While Secrets cannot be
+// read, s.secrets does not change.
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
@@ -555,8 +555,8 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 // that affect the plan of exports.
 func (s *Store) NotifyExports() { s.notifyExports() }
 
-// RelistServices makes a cluster call its export hooks again for all Services. For the local
-// cluster, the name argument is empty. RelistServices does not block.
+// RelistServices requests a new list of a cluster's Services, for which the export hooks are then
+// called again. For the local cluster, the name argument is empty. RelistServices does not block.
 func (s *Store) RelistServices(name string) {
 	l := s.opts.LocalLink.link
 	if name != "" {
@@ -590,8 +590,7 @@ func await(ctx context.Context, all ...<-chan struct{}) {
 	}
 }
 
-// closed reports whether a channel has been closed. Use closed only for channels on which no values
-// are sent.
+// closed reports whether a channel has been closed. No values may be sent on the channel.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -13,10 +13,10 @@ import (
 
 // A successor is a cluster with new credentials that starts while another cluster is serving. If a
 // successor took over before it had listed a kind of object, all objects of that kind would seem to
-// be deleted. For example, replacing a cluster too early could remove endpoints, or stop proxies
-// from treating ports as opaque. A successor completes its first sync only after it has listed each
-// kind of object that the serving cluster has cached. The admitSuccessor method decides when a
-// successor no longer waits for missing kinds of objects.
+// have been deleted. For example, replacing a cluster too early could remove endpoints, or stop
+// proxies from treating ports as opaque. A successor completes its first sync only after it has
+// listed each kind of object that the serving cluster has cached. The admitSuccessor method decides
+// when a successor no longer waits for missing kinds of objects.
 
 // awaitable is an optional kind of object that affects endpoints.
 type awaitable struct {
