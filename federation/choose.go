@@ -5,13 +5,14 @@ import "slices"
 // pass chooses the endpoints for some of a port's clients. Results that several clients share are
 // computed only once.
 //
-// For each client, tally finds the available endpoints. Next, port.decideTiers determines how much
-// of each tier is in use. Finally, get chooses the client's endpoints.
+// For each client, pass.tally finds the available endpoints. Next, port.decideTiers determines how
+// much of each tier is in use. Finally, pass.get chooses the client's endpoints.
 type pass struct {
 	port       *port
 	ipv6       bool
 	byHostname map[string]hosted // endpoints of the requested instances
-	// If traffic must stay on the client's node, this field contains the nodes with endpoints.
+	// nodes contains the names of the nodes with endpoints. The map is nil unless traffic must stay
+	// on the client's node and the pass is for several clients.
 	nodes    map[string]bool
 	tallies  map[tallyKey]*tally
 	gateways []gatewaySlice // gateway slices that the port's members offer
@@ -276,8 +277,8 @@ func onNode(list []*Endpoint, node string) []*Endpoint {
 	})
 }
 
-// hintIndex caches hintedNodes for one list, because computing the result takes most of the time
-// needed to start a stream.
+// hintIndex caches the result of hintedNodes for one list, because computing it takes most of the
+// time needed to start a stream.
 type hintIndex struct {
 	list   []*Endpoint
 	byNode map[string][]*Endpoint // nil if node hints are ignored
@@ -314,7 +315,7 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	return byNode
 }
 
-// inZone removes the local endpoints without a hint for the given zone. As in kube-proxy, zone
+// inZone removes the local endpoints that have no hint for the given zone. As in kube-proxy, zone
 // hints are ignored unless every local endpoint has one. If no endpoint has a hint for the given
 // zone, zone hints are ignored. Endpoints of linked clusters are never removed.
 func inZone(list []*Endpoint, zone string) []*Endpoint {

@@ -76,8 +76,8 @@ func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 //   - Every entry that exists throughout the iteration is yielded, possibly twice.
 //   - Entries that are set or deleted during the iteration may or may not be yielded.
 //
-// The iteration runs from the end of the list to its beginning. No entry is missed, because delete
-// only moves entries toward the beginning.
+// The iteration runs from the end of the list to its beginning. No entry is missed, because entries
+// are only moved toward the beginning.
 func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		var chunk []chunkEntry[K, V]

@@ -80,8 +80,8 @@ func (s *screening) replace(raw offer) {
 }
 
 // screen stores an offer, and determines which part of the offer is allowed. If the given function
-// returns true for a slice, the slice is screened again. If the function returns false, screen
-// reuses the slice's previous result.
+// returns true for a slice, the slice is screened again. If the function returns false, the slice's
+// previous result is reused.
 func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	s.raw = raw
 	s.allowed = raw

@@ -198,7 +198,7 @@ const (
 	// is unknown, ClientZone does not match any endpoints.
 	ClientZone
 	LocalCluster
-	// SameRegion matches the endpoints of the local cluster and of all linked clusters in its
+	// SameRegion matches the endpoints of the local cluster and of all linked clusters in the same
 	// region.
 	SameRegion
 	// Remote matches the endpoints of all linked clusters.

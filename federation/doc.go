@@ -50,8 +50,8 @@
 //
 // Cost:
 //
-//   - [Table.Changed] tells the table only which service has changed. The table reads the new state
-//     from the source, if the service is watched.
+//   - [Table.Changed] tells the table only which service has changed. If the service is watched,
+//     the table reads the new state from the source.
 //   - A port is undeclared if no member is known to declare it. A service can have up to
 //     [MaxUndeclaredPorts] watched undeclared ports, or more if members stop declaring watched
 //     ports. Clients of further undeclared ports receive a set with the reason [TooManyPorts].
@@ -90,8 +90,8 @@
 // A call to [Table.SetLink], [Table.Define] or [Table.Changed] changes the sets in these steps:
 //
 //   - The Table stores the link or definition, and finds the affected watched services.
-//   - Each watchedService acquires its lock, rebuilds its ports or reads one member again, reports
-//     changed tiers, and reschedules itself.
+//   - Each of these services acquires its lock, and either rebuilds its ports or reads only one
+//     member again. Finally, the service reports changed tiers and reschedules itself.
 //   - Each port reads its members, removes the addresses that the members must not offer, merges
 //     the offers, and finds the affected kinds of clients.
 //   - For each kind of client, pass.tally finds the available endpoints, port.decideTiers

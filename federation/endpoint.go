@@ -45,8 +45,8 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 		e.Hints.Equal(o.Hints) && e.Common.Equal(o.Common)
 }
 
-// NameLabel returns the label with the name of the Pod or Workload. For an address without a Pod or
-// Workload, the second result is false.
+// NameLabel returns the label that contains the name of the Pod or Workload. For an address without
+// a Pod or Workload, the second result is false.
 func (e *Endpoint) NameLabel() (Label, bool) {
 	name := "pod"
 	if e.Kind == Workload {

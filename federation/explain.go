@@ -412,8 +412,8 @@ type Considered struct {
 // records nothing.
 type omitted map[*Endpoint]Verdict
 
-// note records a verdict on each endpoint that is in the first list but not in the second. The
-// result is the second list.
+// The note method records a verdict on each endpoint that is in the first list but not in the
+// second, and returns the second list.
 func (o omitted) note(why Verdict, list, left []*Endpoint) []*Endpoint {
 	if o == nil || len(list) == len(left) {
 		return left

@@ -37,8 +37,8 @@ func total(list []ClusterCount) (n int) {
 }
 
 // compareImpacts orders impacts by severity. Clients that would lose all their endpoints come
-// first, followed by the clients with the fewest remaining endpoints. For impacts on different
-// kinds of clients, the result is never 0.
+// first, followed by the clients with the fewest remaining endpoints. Two impacts on different
+// kinds of clients never compare as equal.
 func compareImpacts(a, b *ServiceImpact) int {
 	rank := func(i *ServiceImpact) int {
 		if i.bare() {

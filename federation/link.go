@@ -20,8 +20,8 @@ type Link struct {
 	// CordonOver. If CordonOver is zero, all changes take effect immediately.
 	Cordon     Standing
 	CordonOver time.Duration
-	// Lost is the standing of the cluster while its API cannot be watched. A change to the field
-	// Lost takes effect immediately.
+	// Lost is the standing of the cluster while its API cannot be watched. Changes to this field
+	// take effect immediately.
 	Lost Standing
 }
 
@@ -169,8 +169,8 @@ func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread
 	return spread{from: from, to: to, start: now, step: over / parts}
 }
 
-// at returns the standings at the given time, and the time at which the next part changes. If the
-// change is complete, the returned time is zero.
+// The at method returns the standings at the given time, and the time at which the next part
+// changes. If the change is complete, the returned time is zero.
 func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	if s.step <= 0 {
 		return uniform(s.to), time.Time{}

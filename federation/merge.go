@@ -75,9 +75,9 @@ func merge(offers offers) ([]*Endpoint, contested) {
 }
 
 // remerge returns the same endpoints as merge(offers), but reuses the result of an earlier merge.
-// Since the earlier merge, only the offer at index i has changed. The argument old is the previous
-// offer at this index. Unchanged endpoints keep their pointers. If no endpoint has changed, remerge
-// returns the merged list unchanged. The map c of contested addresses may be modified.
+// Since the earlier merge, only the offer at index i has changed. The last argument is the previous
+// offer at this index. Unchanged endpoints keep their pointers. If no endpoint has changed, the
+// result is the given merged list. The given map of contested addresses may be modified.
 //
 // Apart from copying one list of pointers, the cost of remerge depends only on the size of the
 // changed slices. If many addresses may have changed, remerge calls merge, because merging from
@@ -220,7 +220,7 @@ func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 }
 
 // patch returns a copy of the given list with new endpoints at the given addresses. The addresses
-// must be sorted and must not contain duplicates. If no endpoint changes, patch returns the given
+// must be sorted and must not contain duplicates. If no endpoint changes, the result is the given
 // list.
 //
 // The pick function returns the new endpoint at an address, or nil to remove the endpoint. The

@@ -256,7 +256,8 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoin
 }
 
 // update stores the merged list and the summary, and publishes the changes to affected clients. If
-// the argument all is true, or if the summary has changed, update publishes to all clients.
+// the summary has changed, or if the third argument is true, the changes are published to all
+// clients.
 func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	s := p.service
 	sum := summarize(d, p.members, p.steering)
@@ -280,8 +281,8 @@ func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	}
 }
 
-// summarize derives a port's summary from its members. If a service is not federated and its
-// cluster is withdrawn, the service exists but is empty, unless it is of type ExternalName.
+// summarize derives a port's summary from its members. A service that is not federated counts as
+// existing but empty while its cluster is withdrawn, unless the service is of type ExternalName.
 func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
 	case d == nil:
@@ -321,7 +322,7 @@ func summarize(d *Definition, members []contribution, st *steering) summary {
 }
 
 // undeclared reports whether at least one member serves but no member declares the port. While a
-// member is pending, undeclared returns false.
+// member is pending, the result is false.
 func undeclared(members []contribution) bool {
 	serving := false
 	for _, c := range members {
@@ -334,11 +335,11 @@ func undeclared(members []contribution) bool {
 }
 
 // concerned compares the given lists with the current lists of the port, and returns the clients
-// that the change may affect. The clients are in the same order as port.all. The summary and the
-// steering must not have changed.
+// that the change may affect. The clients are in the same order as in the result of port.all. The
+// summary and the steering must not have changed.
 //
 // Clients may request any number of invented names. To keep updates fast for the remaining clients,
-// concerned omits each client that the change cannot affect:
+// each client that the change cannot affect is omitted:
 //
 //   - Clients of an instance are affected only by changes to endpoints of this instance.
 //   - If traffic must stay on nodes, clients are affected only by changes to endpoints on their
@@ -522,8 +523,8 @@ func (p *port) removeUnwatched() {
 	}
 }
 
-// all returns all kinds of clients. Clients of the whole service come first, so that they do not
-// have to wait for clients with invented hostnames.
+// The all method returns all kinds of clients. Clients of the whole service come first, so that
+// they do not have to wait for clients with invented hostnames.
 func (p *port) all() []*published {
 	list := p.whole()
 	for instance, a := range p.audiences {

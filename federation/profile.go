@@ -20,8 +20,8 @@ type ProfileKey struct {
 	// Namespace is the namespace of the client. ServiceProfiles in this namespace override those in
 	// the service's namespace. The namespace need not exist, because clients choose it freely.
 	//
-	// Namespace is empty if it is unknown, if it is the service's own namespace, or if Instance is
-	// set.
+	// Namespace is empty if the client's namespace is unknown or is the same as the service's, or
+	// if Instance is set.
 	Namespace string
 }
 

@@ -74,8 +74,8 @@ func (s *watchedService) tick() {
 
 func (s *watchedService) finishUnwatch() { s.change(func() {}) }
 
-// change holds s.mu while it calls f, which publishes a change. If the service is broken, change
-// restores the service instead. Restoring the service publishes all changes.
+// change holds s.mu while it calls f, which publishes a change. If the service is broken, it is
+// restored instead, which publishes all changes.
 func (s *watchedService) change(f func()) {
 	s.locked(func() {
 		if s.broken {
@@ -87,15 +87,15 @@ func (s *watchedService) change(f func()) {
 	})
 }
 
-// finish reschedules the service, and reports changes to its tiers. Call finish after updating all
-// ports of the service.
+// finish reschedules the service, and reports changes to its tiers. The method must be called after
+// all ports of the service have been updated.
 func (s *watchedService) finish() {
 	s.reschedule()
 	s.reportTiers()
 }
 
-// locked holds s.mu while it calls f. If f panics, locked marks the service as broken, but does not
-// recover.
+// locked holds s.mu while it calls f. If f panics, the service is marked as broken, but the panic
+// is not recovered.
 func (s *watchedService) locked(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,13 +137,13 @@ func (s *watchedService) restore() {
 }
 
 // watch returns the published sets for the key, and reports whether unwatch must be called. If the
-// key is not watched yet, watch adds the key.
+// key is not watched yet, it is added.
 //
 // If the service is broken, the set of a watched key may be out of date. Adding a key restores a
 // broken service.
 //
-// If the port is undeclared and MaxUndeclaredPorts is reached, watch returns a set with the reason
-// TooManyPorts instead of adding the key.
+// If the port is undeclared and MaxUndeclaredPorts is reached, the key is not added, and the
+// returned set has the reason TooManyPorts.
 func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	s.locked(func() {
 		to := s.published(k)
@@ -173,8 +173,8 @@ func (s *watchedService) published(k Key) *published {
 }
 
 // add publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts is
-// reached, add returns nil. If add panics, entries without watches may remain until restore removes
-// them.
+// reached, the result is nil. After a panic, entries without watches may remain until the service
+// is restored.
 func (s *watchedService) add(k Key) *published {
 	if s.broken {
 		s.restore()

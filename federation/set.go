@@ -49,7 +49,7 @@ type Set struct {
 	Origin     ClusterName // the cluster of the newest change, if Changed is set
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
 	// Members is the number of the service's members, including members that do not serve. If only
-	// Members changes, the table does not publish a new Set.
+	// this number changes, the table does not publish a new Set.
 	Members int
 
 	hinted   map[string][]*Endpoint // by node with endpoints chosen by node hints; nil if the Key has a node
@@ -72,8 +72,9 @@ const (
 	// Unknown means that a member's cluster is pending or unreachable, and that the other members
 	// do not offer endpoints.
 	Unknown
-	// TooManyPorts means that the port is undeclared, and that MaxUndeclaredPorts other undeclared
-	// ports of the service are watched. A set with the reason TooManyPorts never changes.
+	// TooManyPorts means that the port is undeclared, and that so many other undeclared ports of
+	// the service are watched that MaxUndeclaredPorts has been reached. A set with the reason
+	// TooManyPorts never changes.
 	TooManyPorts
 )
 

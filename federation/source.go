@@ -52,9 +52,9 @@ type Slice struct {
 	// endpoints are counted, but never served. The list is sorted by address, with one endpoint per
 	// address. Only the fields Addr, Kind, Cluster, Zone, Node, Hostname and Twin are set.
 	Unready []*Endpoint
-	// Behind is set if the field Endpoints contains the Linkerd gateways of a cluster on another
-	// network. Each gateway of the slice leads to all endpoints that Behind counts. When tiers are
-	// chosen, the counts in Behind are used instead of the number of gateways.
+	// Behind is set if Endpoints contains the Linkerd gateways of a cluster on another network.
+	// Each gateway of the slice leads to all endpoints that Behind counts. When tiers are chosen,
+	// the counts in Behind are used instead of the number of gateways.
 	Behind *Behind
 }
 

@@ -132,8 +132,8 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	return affected
 }
 
-// mixNamespaces reorders the services so that namespaces take turns, and a namespace with many or
-// large services does not delay the others.
+// mixNamespaces reorders the services so that namespaces take turns. Otherwise, a namespace with
+// many or large services could delay the others.
 func mixNamespaces(list []*watchedService) {
 	seen := make(map[string]int) // number of services so far, by namespace
 	rank := make(map[*watchedService]int, len(list))
@@ -152,8 +152,9 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 	}
 }
 
-// define stores a definition. If the service is watched, define returns the watched service. The
-// definition is stored last, so that a call after a panic repeats all steps.
+// define stores a definition. If the definition has changed and the service is watched, the result
+// is the watched service. The definition is stored last, so that a call after a panic repeats all
+// steps.
 func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -408,7 +409,7 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 }
 
 // acquire adds a reference to the watched service with the given ID. If no such watched service
-// exists, acquire creates it.
+// exists, it is created.
 func (t *Table) acquire(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -558,9 +559,9 @@ func (t *Table) watchedNow() []*watchedService {
 	return list
 }
 
-// Unserved lists each member of a federated or mirrored service that its cluster currently does not
-// serve, or whose cluster cannot be reached. The result includes members of services without
-// watches, and is sorted by service and member. Unserved calls Source.State for every member.
+// Unserved lists the members of federated and mirrored services, whether or not these services are
+// watched. The list omits members that serve and can be reached, and is sorted by service and
+// member. Unserved calls Source.State for every member.
 func (t *Table) Unserved() []Unserved {
 	t.mu.Lock()
 	links := maps.Clone(t.links)
@@ -612,9 +613,8 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	}
 }
 
-// Steered returns the watched services whose clients are steered, sorted by service. If the clients
-// argument is true, the result includes Clients and MoreClients, and takes considerably longer to
-// compute.
+// Steered returns the watched services whose clients are steered, sorted by service. If the
+// argument is true, the fields Clients and MoreClients are set, which takes considerably longer.
 func (t *Table) Steered(clients bool) []SteeredService {
 	var list []SteeredService
 	for _, s := range t.watchedNow() {
@@ -635,7 +635,7 @@ type schedule struct {
 	next Latest[time.Time] // the earliest time in due, or an earlier one; zero if due is empty
 }
 
-// set schedules a service. If the time is zero, set removes the service from the schedule. The
+// The set method schedules a service, or removes it from the schedule if the time is zero. The
 // published time may be too early until takeDue corrects it, because searching for the earliest
 // time would be slow.
 func (c *schedule) set(s *watchedService, at time.Time) {

@@ -25,8 +25,8 @@ type placement struct {
 	tier     int // first tier that includes the whole cluster, or unnamed()
 	standing Standing
 	lost     bool // whether the cluster is withdrawn only because its API cannot be watched
-	// While the parts of the cluster have different standings, the field spread contains all these
-	// standings, and the field standing contains the lowest of them.
+	// spread contains the standing of each part of the cluster, or is nil if all parts have the
+	// same standing. If the parts differ, placement.standing is the lowest of their standings.
 	spread *standings
 	// If partlyLastResort is true, the cluster is changing gradually to or from last resort. During
 	// a gradual change, clients still use the parts of last resort, because the parts in service
@@ -155,8 +155,9 @@ func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].st
 
 func (st *steering) unused(i int) bool { return st != nil && st.members[i].unused }
 
-// offers returns the offers of all members, sorted by precedence. The endpoints in service come
-// first, at the indices of their members. Offers of endpoints of last resort are appended.
+// The offers method returns the offers of all members, sorted by precedence. The endpoints in
+// service come first, at the indices of their members. Endpoints of last resort follow, in separate
+// offers.
 func (st *steering) offers(allowed []offer) offers {
 	first := make(offers, 0, len(allowed))
 	var last offers

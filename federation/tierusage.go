@@ -11,8 +11,8 @@ import (
 type tierUsage struct {
 	steering *steering // used for the last decision
 	inUse    int       // number of leading tiers in use; one more than all tiers includes last resort
-	// The field reported contains the value that inUse had at the last report, or the first value
-	// of inUse if there has not been a report yet.
+	// reported is the value of inUse at the last report or, before the first report, the first
+	// value of inUse.
 	reported int
 	// If n > 0, sufficed[n] is the start of the uninterrupted period in which the first n tiers
 	// have sufficed. If the first n tiers do not suffice now, sufficed[n] is zero. The last element
@@ -54,14 +54,15 @@ func (r row) describe(st *steering) string {
 	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
-// The type use encodes how much of each tier clients receive. Each byte is the number of parts of
-// one tier that clients no longer use.
+// A use encodes how much of each tier clients receive. Each byte is the number of parts of one tier
+// that clients no longer use.
 type use string
 
-// The value everything means that clients are not steered.
+// A use that equals this constant means that clients are not steered.
 const everything use = ""
 
-// has reports whether clients receive the endpoint, which belongs to the tier at the given index.
+// The has method reports whether clients receive the endpoint, which belongs to the tier at the
+// given index.
 func (u use) has(place int, e *Endpoint) bool {
 	if place >= len(u) || u[place] == parts {
 		return false // the endpoint is outside all tiers, or the tier is not in use
@@ -92,8 +93,8 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 // parts have been dropped.
 //
 // When new counts arrive, the previous counts may already require that a tier be dropped. To make
-// the result independent of the order of events, decide drops unneeded tiers before using the new
-// counts.
+// the result independent of the order of events, unneeded tiers are dropped before the new counts
+// are used.
 func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
@@ -125,9 +126,9 @@ func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 	return inUse
 }
 
-// needed updates the times in v.sufficed, and returns how many tiers clients need. If all tiers
-// together do not suffice, clients need all of them. While only endpoints of last resort are ready,
-// clients need these endpoints too.
+// The needed method updates the times in v.sufficed, and returns how many tiers clients need. If
+// all tiers together do not suffice, clients need all of them. While only endpoints of last resort
+// are ready, clients need these endpoints too.
 func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
@@ -189,9 +190,9 @@ func (v *tierUsage) useAt(st *steering, now time.Time) use {
 	return use(list)
 }
 
-// left returns how many parts of a tier have been dropped. The first part is dropped once
-// ReturnAfter has passed since the tier was last needed. The other parts are dropped one at a time
-// over ReturnOver.
+// The left method returns how many parts have left a tier, that is, how many have been dropped. The
+// first part is dropped once ReturnAfter has passed since the tier was last needed. The other parts
+// are dropped one at a time over ReturnOver.
 func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	since := v.unneededSince(st, place)
 	if since.IsZero() {
