@@ -100,7 +100,7 @@ func callType(m grpc.MethodInfo) string {
 	return "unary"
 }
 
-// interceptor returns the interceptor that counts calls of the methods that the server implements.
+// interceptor returns the interceptor that counts calls to the methods that the server implements.
 func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		call := c.begin(ss, info.FullMethod)
@@ -125,8 +125,8 @@ func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 	return &countedCall{ss, c, m, time.Now()}
 }
 
-// end records the end of the call in the metrics. If the call has panicked, end replaces the call's
-// result with an error. The end method must be deferred directly, because it calls recover.
+// The end method counts the ended call in the metrics. If the call has panicked, its result is
+// replaced with an error. The method must be deferred directly, because it calls recover.
 func (c *countedCall) end(err *error) {
 	if r := recover(); r != nil {
 		*err = c.metrics.panicked(c.method.name, r)

@@ -103,8 +103,8 @@ func (c *clientConnection) client() netip.Addr {
 	return c.addr
 }
 
-// noteStall counts a stalled stream. After maxStalled stalled streams, the connection is closed,
-// and the proxy reconnects.
+// noteStall counts a stalled stream. When the number of stalled streams reaches maxStalled, the
+// connection is closed, and the proxy reconnects.
 func (c *clientConnection) noteStall() {
 	if c != nil && c.stalled.Add(1) == maxStalled {
 		c.close(closedStalled)
@@ -122,8 +122,8 @@ func (c *clientConnection) close(reason string) {
 }
 
 // endOfAge returns the time at which a stream should end because its connection is reaching the
-// maximum age. The time is random, so that streams do not all end at once. If the connection is
-// unknown or has no maximum age, the result is zero.
+// maximum age. The time is random, so that streams do not all end at the same time. If the
+// connection is unknown or has no maximum age, the result is zero.
 func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 	if c == nil || maximum <= 0 {
 		return time.Time{}

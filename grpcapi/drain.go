@@ -25,7 +25,7 @@ func newOpenStreams() *openStreams {
 	return o
 }
 
-// add does nothing and returns false after finish has been called.
+// If finish has already been called, the stream is not added, and the result is false.
 func (o *openStreams) add(st *stream) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -152,7 +152,7 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 }
 
 // produce returns the messages, if any, that update the proxy to the newest set. The stream's turn
-// ends even if encoding the messages panics.
+// ends even if a panic occurs while the messages are encoded.
 func (st *getStream) produce() []*wire.Frame {
 	defer st.endTurn()
 	st.heldBack = false // if newest has no set yet, another set follows
@@ -173,8 +173,8 @@ func (st *getStream) produce() []*wire.Frame {
 // as the last one sent.
 //
 // While a cluster is pending, an empty set is held back for Options.FirstFrame, because the pending
-// cluster may have endpoints. After Options.FirstFrame, advance sends the empty set, because the
-// proxy must not use outdated endpoints for long.
+// cluster may have endpoints. After Options.FirstFrame, the empty set is sent, because the proxy
+// must not use outdated endpoints for long.
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	all := st.tiersChanged(set) || st.view.key.Client.Zone != st.sentZone
 	if set == st.sent && !all {
@@ -198,7 +198,7 @@ func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.n
 
 // step returns the messages that take a proxy from the first set to the second, and stores the
 // second set as the last one sent. A nil first set means that the proxy has not received a set yet.
-// If the argument all is true, every endpoint is sent.
+// If the last argument is true, every endpoint is sent.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	st.sent = to
 	st.sentZone = st.view.key.Client.Zone
@@ -240,10 +240,10 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // is false, the traffic policy of the service is changing, so the set must not be sent. Another set
 // follows soon.
 //
-// The set of the view without a node says whether node hints choose the client's endpoints. The
-// views with and without the client's node may disagree about node hints, because one set is
-// outdated or the clients use different tiers. If the views disagree about node hints, newest
-// returns the set of the view for the client's node.
+// A client with a node can use two views: one whose key contains the node, and one whose key does
+// not. The view without the node determines whether node hints choose the client's endpoints. The
+// two views may disagree about node hints, because one set is outdated or their clients use
+// different tiers. In this case, the result is the set of the view with the node.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()

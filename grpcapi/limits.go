@@ -44,8 +44,8 @@ func newQuota(limit int, full *status.Status, refused prometheus.Counter, log *z
 	return &quota{limit: int64(limit), full: full, refused: refused, log: log, by: make(map[netip.Addr]int64)}
 }
 
-// take charges one unit to a client address. If the address is not allowed to use more, take
-// returns false without charging.
+// The take method charges one unit to a client address. If the address is not allowed to use more,
+// nothing is charged, and the result is false.
 func (q *quota) take(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -66,8 +66,8 @@ func (q *quota) give(client netip.Addr) {
 	q.addLocked(-1)
 }
 
-// use adds to the amount in use without charging a client address. The result reports whether the
-// new amount is within the limit.
+// The use method adds to the amount in use without charging a client address. The result reports
+// whether the new amount is within the limit.
 func (q *quota) use(amount int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,8 +120,8 @@ func (q *quota) mayExceedLocked(client netip.Addr) bool {
 	return lessThanAverage && q.used <= q.limit+q.limit/8
 }
 
-// refuse counts a refused call and returns the error for the client. After logging a refusal,
-// refuse does not log further refusals until a tenth of the limit is free again.
+// refuse counts a refused call and returns the error for the client. Only the first refusal is
+// logged. Logging resumes once a tenth of the limit is free again.
 func (q *quota) refuse(what string) error {
 	q.refused.Inc()
 	q.mu.Lock()

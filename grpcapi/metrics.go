@@ -172,8 +172,8 @@ func (o *overflows) collect(ch chan<- prometheus.Metric) {
 
 func keyOf(labels []string) string { return strings.Join(labels, "\x00") }
 
-// propagation measures, for each linked cluster, the time from receiving a change until sending the
-// change to a proxy.
+// propagation measures, for each linked cluster, the time from receiving a change to sending it to
+// a proxy.
 type propagation struct {
 	table *federation.Table
 

@@ -67,7 +67,7 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 }
 
 // newest returns the newest profile, in the variant for the stream's proxy. The stream's turn ends
-// even if newest panics.
+// even after a panic.
 func (st *profileStream) newest() (v *profileVariant) {
 	defer st.endTurn()
 	v, st.replaced = st.view.variant(st.sentRoutes)

@@ -216,14 +216,14 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 // Streams returns the number of open Get and GetProfile streams.
 func (s *Server) Streams() int { return s.streams.count() }
 
-// MarkNotServing makes the health service report NOT_SERVING, so that clients that check health
-// choose another replica. The server continues to serve all streams until Finish is called.
+// MarkNotServing sets the status in the health service to NOT_SERVING, so that clients that check
+// health choose another replica. The server continues to serve all streams until Finish is called.
 func (s *Server) MarkNotServing() { s.health.Shutdown() }
 
 // Drain ends every open stream with Unavailable, after a random delay of at most Options.Drain. The
-// random delays prevent proxies from reconnecting all at once. Streams that start after Drain is
-// called, and streams that have not sent their first message yet, stay open. Drain returns when it
-// has ended the last stream, or when ctx is done.
+// random delays prevent proxies from all reconnecting at the same time. Streams that start after
+// Drain is called, and streams that have not sent their first message yet, stay open. Drain returns
+// when it has ended the last stream, or when ctx is done.
 //
 // Drain does not refuse new streams, because a refusal could keep a proxy away from every replica.
 // Proxies cache DNS responses for up to half a minute. After each refusal, a proxy doubles its

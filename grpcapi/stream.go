@@ -16,15 +16,15 @@ import (
 
 type sink interface{ SendMsg(m any) error }
 
-// producer produces the messages of one stream. The serve function calls the methods begin and
-// first once each, and then calls the method next repeatedly. All errors contain a gRPC status
-// code, and end the stream.
+// producer produces the messages of one stream. The serve function calls producer.begin once, then
+// producer.first once, and then producer.next repeatedly. All errors contain a gRPC status code,
+// and end the stream.
 type producer interface {
 	common() *stream
 	name() string
 	// begin waits for the first set or profile. If the call is refused, begin returns an error.
 	begin(context.Context) error
-	// first returns the first messages, after the stream has been admitted.
+	// first is called after the stream has been admitted, and returns the first messages.
 	first() []*wire.Frame
 	// next waits until there are messages to send, and returns these messages.
 	next(context.Context) ([]*wire.Frame, error)
@@ -36,7 +36,7 @@ type producer interface {
 // sends the status after all earlier messages and cancels the call's context, which also unblocks
 // SendMsg. Further calls have no effect.
 //
-// If only the context were canceled, grpc-go would respond with Canceled before the handler can
+// If only the context were canceled, grpc-go would respond with Canceled before the handler could
 // return Unavailable. WriteStatus is not part of gRPC's API, so transportOf checks that the method
 // exists. If a release of grpc-go hides WriteStatus, every stream ends with Internal and all tests
 // of this package fail.
@@ -250,9 +250,10 @@ const turnsPerProcessor = 8
 //
 // Go runs goroutines roughly in the order in which they become runnable. A change to a popular
 // service makes tens of thousands of streams runnable. Without turns, goroutines that read watches
-// and publish sets would have to wait for the updates of all streams several times per event. With
-// turns, goroutines that read watches and publish sets only wait until each runnable stream has
-// queued for a turn. A stream that waits for a turn skips sets that are replaced in the meantime.
+// and publish sets would have to wait several times per event until all streams had been updated.
+// With turns, goroutines that read watches and publish sets only wait until each runnable stream
+// has queued for a turn. A stream that waits for a turn skips sets that are replaced in the
+// meantime.
 //
 // A stream holds its turn while it looks up its set and encodes messages, or waits for another
 // stream to encode them. A stream does not need a turn for its first messages.
@@ -296,8 +297,8 @@ func (st *stream) expire() {
 	}
 }
 
-// end ends the stream with the given status. Any goroutine may call end. If the stream has already
-// ended, the result is false.
+// The end method ends the stream with the given status. Any goroutine may call it. If the stream
+// has already ended, the result is false.
 func (st *stream) end(s *status.Status) bool {
 	if !st.endedBy.CompareAndSwap(nil, s) {
 		return false

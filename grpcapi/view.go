@@ -89,10 +89,11 @@ type cachedView[K comparable, T any] interface {
 // viewCache maps the keys of one RPC to their views. A view that no stream uses is idle. Idle views
 // stay cached for Options.Linger, because proxies usually reopen quiet streams soon after they end.
 //
-// Clients can invent names, namespaces, and the ports of Pods and instances. Views of nonexistent
-// names are not cached. Views for invented namespaces and ports are cached, and can evict other
-// idle views. Together, the idle views cannot exceed Options.IdleViews or Options.IdleBytes. When
-// the quota is exhausted, idle views are evicted, and no further views are cached.
+// Clients can invent names and namespaces, and request any port of a Pod or an instance. Views of
+// nonexistent names are not cached. Views for invented namespaces and arbitrary ports are cached,
+// and can evict other idle views. Together, the idle views cannot exceed Options.IdleViews or
+// Options.IdleBytes. When the quota is exhausted, idle views are evicted, and no further views are
+// cached.
 //
 // The expirable cache in the LRU library is not used, because it starts a goroutine that never
 // ends.
@@ -127,7 +128,7 @@ func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *quota,
 }
 
 // acquire returns the view for a key, and creates the view if necessary. The caller must call
-// startWatch before using the view, and must call release when its stream no longer uses the view.
+// startWatch before using the view, and must release the view when its stream no longer uses it.
 func (c *viewCache[K, T, V]) acquire(k K) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,8 +190,8 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 }
 
 // forget removes a view from the cache, so that the next stream with the same key creates a new
-// one. Only a stream that uses the view may call forget. The view is closed when the last of its
-// streams releases it.
+// one. Only a stream that uses the view may call this method. The view is closed when the last of
+// its streams releases it.
 func (c *viewCache[K, T, V]) forget(v V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -374,7 +375,7 @@ type lazyFrames struct {
 	frames   func() []*wire.Frame
 }
 
-// messages returns the messages that take a client from the first set to the second (see
+// The messages method returns the messages that take a client from the first set to the second (see
 // wire.Encoder.Step). The second set must belong to this view. The first set may belong to any
 // view, or may be nil.
 func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
@@ -383,8 +384,8 @@ func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 
 // messagesAfterHints returns the messages for a client whose last set was chosen with node hints.
 // When node hints are no longer used, the streams on all nodes switch from different small sets to
-// the same large set at once. The messages add all endpoints, as for a new stream, so that the
-// streams on all nodes can share the messages.
+// the same large set at the same time. The messages add all endpoints, as for a new stream, so that
+// the streams on all nodes can share the messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
@@ -424,8 +425,8 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 	return f
 }
 
-// keep caches the given lazyFrames, and drops lazyFrames that lead to older sets. If the given
-// lazyFrames leads to an outdated set, the result is false. The caller must hold v.mu.
+// The keep method caches the given lazyFrames, and drops lazyFrames that lead to older sets. If the
+// given lazyFrames leads to an outdated set, the result is false. The caller must hold v.mu.
 func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
 		newest := v.steps[n-1].to

@@ -20,8 +20,8 @@
 //     Routings, the encoded Profile is at most 4 MiB.
 //   - All returned values are immutable. Encoders, Routings and Frames are safe for concurrent use.
 //
-// Encoding a WeightedAddr field by field takes a quarter of the time and a tenth of the memory of
-// the generated code. BenchmarkEncodeFull and BenchmarkEncodeGenerated measure the difference.
-// Tests check that both encodings produce the same bytes. Profiles are encoded with the generated
-// code, except for the endpoint field.
+// Encoding a WeightedAddr field by field takes a quarter of the time and a tenth of the memory that
+// the generated code needs. BenchmarkEncodeFull and BenchmarkEncodeGenerated measure the
+// difference. Tests check that both encodings produce the same bytes. Profiles are encoded with the
+// generated code, except for the endpoint field.
 package wire

@@ -77,7 +77,7 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 
 // Step encodes the difference between two sets. The messages first add new and changed endpoints,
 // and then remove endpoints. If proxies cannot see the difference, there are no messages. If the
-// argument all is true, Step adds every endpoint of the newer set.
+// last argument is true, Step adds every endpoint of the newer set.
 func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	if len(to.Endpoints) == 0 {
 		if len(from.Endpoints) == 0 && from.Exists == to.Exists {
@@ -289,7 +289,7 @@ func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []feder
 // grow.
 const labelRoom = 16
 
-// labels appends all labels of an endpoint to the given list. Label names are unique.
+// The labels method appends all labels of an endpoint to the given list. Label names are unique.
 func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	group := ep.Common.Get().Group
 	list = appendObjectLabels(append(list, group...), ep)

@@ -91,8 +91,9 @@ func newFrame(field protowire.Number, body []byte) *Frame {
 }
 
 // spread orders the endpoints of a set that is too large for one message. When a proxy reconnects,
-// it drops all endpoints that are not in the first message, until it receives the next message. The
-// first message must contain a fair share of the endpoints in each cluster and zone.
+// the first message replaces all endpoints that the proxy has. Until the next message arrives, the
+// proxy lacks all other endpoints of the set. Therefore, the first message must contain a fair
+// share of the endpoints in each cluster and zone.
 //
 // The order depends only on the addresses, so that all streams and replicas begin with the same
 // endpoints.
