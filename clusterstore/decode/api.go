@@ -33,8 +33,8 @@ const (
 	// maxObject limits the size of a decoded object. By default, etcd accepts requests of up to
 	// 1.5 MiB.
 	maxObject = 4 << 20
-	// maxFrame limits the size of an object that can be skipped. An object larger than maxFrame
-	// ends the response with an error, because API servers never send objects of this size.
+	// maxFrame limits the size of an object that can be skipped. A response with a larger object
+	// fails, because API servers never send such objects.
 	maxFrame    = 16 << 20
 	maxList     = 256 << 20 // of a list or page after decompression
 	maxStatus   = 64 << 10  // of an error, and of a list's metadata
@@ -44,9 +44,9 @@ const (
 type api struct {
 	http *http.Client
 	base *url.URL
-	// The large channel holds one element while an object larger than maxSmall is in memory.
-	// Without this limit, a server could make Isthmus hold many large objects by pausing each watch
-	// in the middle of a large object.
+	// Only one object larger than maxSmall is in memory at a time, because its reader must put an
+	// element into this channel. Without this limit, a server could make Isthmus hold many large
+	// objects by pausing each watch in the middle of a large object.
 	large chan struct{}
 }
 
@@ -156,8 +156,8 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 	return response.Body, nil
 }
 
-// failure converts a response to the error that client-go would return, including the value of
-// Retry-After.
+// failure returns the error that client-go would return for the response. The error includes the
+// value of Retry-After.
 func (r *endpoint) failure(response *http.Response, contentType string) error {
 	err := r.statusError(response, contentType)
 	seconds := retryAfter(response.Header.Get("Retry-After"), time.Now())

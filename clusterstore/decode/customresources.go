@@ -67,8 +67,8 @@ type LinkSpec struct {
 // ProtocolOpaque is the ProxyProtocol of ports without protocol detection.
 const ProtocolOpaque = "opaque"
 
-// Server is a Linkerd policy resource for one port of selected Pods or ExternalWorkloads in the
-// Server's namespace.
+// Server is a Linkerd policy resource. A Server applies to one port of the Pods or
+// ExternalWorkloads that it selects in its namespace.
 type Server = Resource[ServerSpec, struct{}]
 
 // ServerSpec has either a PodSelector or an ExternalWorkloadSelector. A nil selector does not

@@ -27,7 +27,8 @@ type Source[O Object] interface {
 	Watch(ctx context.Context, o metav1.ListOptions) (Events[O], error)
 }
 
-// Events receives the events of one watch. An Events is not safe for concurrent use.
+// Events receives the events of one watch. The methods of an Events must not be called
+// concurrently.
 type Events[O Object] interface {
 	// Next waits for the next event, calls a function for the event, and returns the function's
 	// error. The event's object is valid only until the function returns. For an ERROR event, Next
@@ -40,7 +41,7 @@ type Events[O Object] interface {
 }
 
 // Event is an event of type ADDED, MODIFIED, DELETED or BOOKMARK. Objects in DELETED and BOOKMARK
-// events are never refused, but may lack all fields except the names and the version.
+// events are never refused, but may lack any field except the names and the version.
 type Event[O Object] struct {
 	Type    watch.EventType
 	Object  O
@@ -79,8 +80,9 @@ type Sources struct {
 	// for each given version that the server serves.
 	Serves func(ctx context.Context, resource string, in ...schema.GroupVersion) (bool, error)
 
-	// Document requests a path and decodes the JSON response of up to 1 MiB with encoding/json. Any
-	// response status other than 200 is an error. Document is nil in fakes.
+	// Document requests a path and uses encoding/json to decode the JSON response, which may have a
+	// size of up to 1 MiB. Any response status other than 200 is an error. Document is nil in
+	// fakes.
 	Document func(ctx context.Context, path string, into any) error
 
 	Servers   Source[*Server]

@@ -38,7 +38,7 @@ func (d *decoder[T]) decode(data []byte) error {
 	return d.table.decode(reflect.ValueOf(&d.object).Elem(), data)
 }
 
-// use lends f a decoder for one object.
+// use calls f with a decoder for one object.
 func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	d := k.decoders.Get().(*decoder[T])
 	err := f(d)
@@ -55,7 +55,7 @@ type room struct {
 	clears []func()
 }
 
-// clear makes the memory of the last object available to the next object. After a call to clear,
+// clear makes the memory of the last object available for the next object. After a call to clear,
 // the last object and its bytes must not be used.
 func (r *room) clear() {
 	for _, c := range r.clears {
@@ -114,8 +114,7 @@ func (s *shelf) grow(list reflect.Value) reflect.Value {
 	return list.Index(n)
 }
 
-// holds reports whether the first n elements of the list directly precede the next free value of
-// the shelf.
+// holds is true if the shelf's next free value directly follows the first n elements of the list.
 func (s *shelf) holds(list reflect.Value, n int) bool {
 	if s.used == s.all.Len() || n == list.Cap() {
 		return false

@@ -20,7 +20,7 @@
 //     string, or cannot be decoded. The caller receives the object's name and version, and decoding
 //     continues with the next object.
 //   - If the API's own validation limits a list or a string, the package applies the same limit.
-//   - Objects in DELETED and BOOKMARK events are never refused, but may lack all fields except the
+//   - Objects in DELETED and BOOKMARK events are never refused, but may lack any field except the
 //     names and the version.
 //   - A response fails if it contains something that no API server sends, such as an object of the
 //     wrong kind or without a name, or a built-in Kubernetes kind in JSON. The limits are 253 bytes
@@ -34,8 +34,8 @@
 //   - A JSON object with more than 50,000 array elements or members is refused, because 3 bytes of
 //     JSON can become a struct of 100 bytes.
 //
-// Sources are safe for concurrent use. The package does not start any goroutines. All API servers
-// share the decoders, which reuse a limited amount of memory (decoder.go).
+// Sources are safe for concurrent use. The package does not start any goroutines. The Sources for
+// all API servers share the decoders, which reuse a limited amount of memory (decoder.go).
 //
 // The reasons for the design are:
 //

@@ -48,8 +48,8 @@ func (v values) peek() (byte, error) {
 	return 0, errBlanks
 }
 
-// expect skips white space and consumes the next byte. If the byte is not the wanted byte, expect
-// returns an error.
+// expect skips white space and consumes the wanted byte. If a different byte follows the white
+// space, the result is an error.
 func (v values) expect(wanted byte) error {
 	c, err := v.peek()
 	if err == nil && c != wanted {
