@@ -136,7 +136,7 @@ func (a *account) stageNone() error {
 	return a.stageAs(sameSize, 0, nil)
 }
 
-// stageAs counts a listed object. The listed argument is the size that the object will have in the
+// stageAs counts a listed object. The second argument is the size that the object will have in the
 // cache.
 func (a *account) stageAs(staged, listed int64, of handles) error {
 	a.refer(of, 0, 1)
@@ -196,8 +196,8 @@ func (a *account) announced(least, more int64) error {
 	return a.memory.fits(whole.counted()-a.counted, a.what)
 }
 
-// keep counts a staged object as cached. The before argument contains the shared values of the
-// object that the staged object replaces.
+// keep counts a staged object as cached. The last argument contains the shared values of the object
+// that the staged object replaces.
 func (a *account) keep(key string, size int64, of, before handles) {
 	if a == nil {
 		return
@@ -281,7 +281,8 @@ func (a *account) settle() {
 // with a slash, because package decode refuses names that contain a slash.
 func refusedKey(key string) string { return "//" + key }
 
-// refusedEntrySize is the size of an entry of Resource.unusable in bytes, without its strings.
+// refusedEntrySize is the size in bytes of an entry of Resource.unusable, without the entry's
+// strings.
 const refusedEntrySize = 128
 
 func refusedSize(key, why string) int64 {

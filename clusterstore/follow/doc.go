@@ -47,8 +47,8 @@
 // The following limits also hold for hostile servers:
 //
 //   - The cache and the list that is being read each stay within the memory cap in
-//     [Options].Memory. In addition to the cache, lists may stage objects until their total size
-//     reaches the memory cap.
+//     [Options].Memory. A separate limit of the same size applies to objects that are staged in
+//     addition to the cache.
 //   - A list that exceeds the memory cap changes nothing. An event that exceeds the cap is not
 //     applied, and the resource is listed again. Until a list fits within the cap, the Group is
 //     unhealthy, even if the resource is optional. The only exceptions are kinds for which
@@ -58,7 +58,7 @@
 //     further events stay on the server.
 //   - Lists are read in pages of 500 objects. A page times out after 30 s, and a list after 5 min.
 //     Package kube sets the other timeouts.
-//   - A list that repeats objects soon exceeds the memory cap, because each repetition counts
+//   - If a list repeats objects, it soon exceeds the memory cap, because each repetition counts
 //     against the cap.
 //   - If a watch receives neither an event nor a bookmark for 100 s, the resource is listed and
 //     watched again. A silent watch is not a failure. If the server no longer responds at all, the

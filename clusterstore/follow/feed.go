@@ -138,8 +138,8 @@ func (f *feed[O, T]) beginList() {
 	f.stage = newStage[T](f.prints)
 }
 
-// abandonList discards all staged objects. After objects have been staged once, the rate of objects
-// in later lists is limited.
+// abandonList discards all staged objects. If any objects were received, the rate of objects in all
+// later lists is limited.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun
@@ -183,7 +183,7 @@ func (f *feed[O, T]) paceList(ctx context.Context) error {
 }
 
 // stageObject stages an object in place of any earlier object with the same key. A refused object
-// does not replace an earlier one.
+// does not replace the earlier object.
 func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	if c.key == "" {
 		return errNoName
@@ -263,7 +263,7 @@ func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	return len(gone) > 0
 }
 
-// clear drops all objects after the API server has stopped serving the kind.
+// clear empties the Store after the API server has stopped serving the kind.
 func (f *feed[O, T]) clear() {
 	if f.replaceAll(newStage[T](f.prints)) {
 		f.applied()
@@ -323,7 +323,7 @@ func (f *feed[O, T]) stored(key string) (s stored[T]) {
 	return s
 }
 
-// same reports whether the compacted object is equivalent to the stored one.
+// same is true if the compacted object is equivalent to the stored one.
 func (f *feed[O, T]) same(s stored[T], c *compacted[T]) bool {
 	return s.there && f.kind.Same(s.value, c.value)
 }

@@ -31,8 +31,8 @@ type Options struct {
 	// only if the cause recurs after several minutes. Several goroutines may call Trouble at the
 	// same time.
 	Trouble func(resource, text string)
-	// Contain, if set, must call the follow function and recover from any panic in this function.
-	// After a panic, Contain must call [Group.Fail].
+	// Contain, if set, must call the function that it receives, and recover from any panic in that
+	// function. After a panic, Contain must call [Group.Fail].
 	Contain func(resource string, follow func())
 	// If the Admit channel is set, the first sync does not end before the channel is closed. See
 	// [Group.Listed].
@@ -66,11 +66,11 @@ type Group struct {
 // The first sync also waits for optional resources, because a resource that has not been listed
 // appears to be empty.
 const (
-	// optionalPatience is the time from the start of Run for which the first sync waits for
-	// optional resources.
+	// optionalPatience limits how long the first sync waits for optional resources, measured from
+	// the start of Run.
 	optionalPatience = 25 * time.Second
-	// optionalGrace is how long the first sync waits for optional resources after the required ones
-	// are listed. optionalGrace exceeds the longest pause after a failure.
+	// optionalGrace is how long the first sync waits for optional resources after the required
+	// resources have been listed. optionalGrace exceeds the longest pause after a failure.
 	optionalGrace = 5 * time.Second
 )
 
@@ -159,9 +159,9 @@ func (g *Group) admitted(ctx context.Context) bool {
 	}
 }
 
-// Listed returns a channel that is closed when nothing except [Options].Admit delays the end of the
-// first sync. Until the caller closes Admit, the Group can still list further optional resources in
-// the first sync.
+// Listed returns a channel that is closed as soon as the first sync waits only for [Options].Admit.
+// Until the caller closes Admit, the Group can still list further optional resources in the first
+// sync.
 func (g *Group) Listed() <-chan struct{} { return g.listed }
 
 // Synced returns a channel that is closed after the first sync. After the first sync, the Stores
@@ -177,8 +177,8 @@ func (g *Group) HealthChanged() <-chan struct{} {
 	return changed
 }
 
-// update calls the change function with g.mu locked. If the function returns true, update signals
-// [Group.HealthChanged].
+// update holds g.mu while it calls change. If change returns true, the channel of
+// [Group.HealthChanged] is closed.
 func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

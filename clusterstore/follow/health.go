@@ -13,8 +13,8 @@ import (
 // Health describes whether the resources of an API can be listed and watched.
 type Health struct {
 	Err error // newest lasting failure of a needed resource or of one that is over budget; nil if there is none
-	// StaleSince is when the oldest failure that makes the Group stale began, or zero if the Group
-	// is not stale. A Group is stale if a required resource can no longer be read, or if any
+	// StaleSince is the start of the oldest failure that makes the Group stale, or zero if the
+	// Group is not stale. A Group is stale if a required resource can no longer be read, or if any
 	// resource is over budget. Resources for which [Kind].Aside is true never make a Group stale.
 	StaleSince time.Time
 	LastEvent  time.Time       // when a list, an event or a bookmark was last received; zero if none was

@@ -49,7 +49,8 @@ type Kind[O decode.Object, T any] struct {
 	// Changed, if set, is called after each change to the Store. If ok is true, the value is new,
 	// or differs from the previous value according to Same. If ok is false, the object was dropped.
 	Changed func(key string, value T, ok bool)
-	// Applied, if set, is called once the Store reflects a list or an event.
+	// Applied, if set, is called each time that a complete list or an event has been applied to the
+	// Store.
 	Applied func()
 	// Report, if set, is called with the error after each failure, and with nil after each success.
 	// Several goroutines may call Report at the same time.
@@ -60,8 +61,9 @@ type Kind[O decode.Object, T any] struct {
 
 // Joint is a Store that accepts several objects in one step.
 type Joint[T any] interface {
-	// PutTogether calls f with a put function. All values passed to the put function appear in the
-	// Store in one step, once f returns. The function f must not call other methods of the Store.
+	// PutTogether calls f with a put function. When f returns, all values that were passed to the
+	// put function appear in the Store in one step. The function f must not call other methods of
+	// the Store.
 	PutTogether(f func(put func(key string, value T)))
 }
 

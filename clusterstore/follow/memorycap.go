@@ -14,7 +14,8 @@ var ErrOverBudget = errors.New("over budget")
 
 // MemoryCap limits the estimated memory of one cluster's cache, in bytes. For each resource, the
 // cap counts the cache or the list that is being read, whichever is larger. A separate limit of the
-// same size applies to objects that lists stage in addition to the cache. A MemoryCap is safe for concurrent use.
+// same size applies to objects that are staged in addition to the cache. A MemoryCap is safe for
+// concurrent use.
 //
 // A MemoryCap rejects changes that would exceed the limit. A MemoryCap does not evict objects or
 // wait for free memory.
@@ -57,8 +58,8 @@ func (m *MemoryCap) add(counted, staged int64, resource string) error {
 	return nil
 }
 
-// adjust is like add, but never fails. Callers use adjust for changes that free memory, or that
-// move memory from a list to the cache.
+// adjust is like add, but never fails. adjust is for changes that free memory, or that move memory
+// from a list to the cache.
 func (m *MemoryCap) adjust(counted, staged int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

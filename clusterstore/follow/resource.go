@@ -66,8 +66,8 @@ const (
 	// server that closes every watch sooner could hide all changes.
 	emptyWatch = time.Second
 	// resumeWithin is how long after the server's last response a watch may be resumed. After a
-	// longer outage, comparing versions may not detect a restored server, because the server's
-	// current version may already exceed the watch's last version.
+	// longer outage, a comparison of versions might not detect that the server was restored,
+	// because its current version may already exceed the watch's last version.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.
@@ -85,8 +85,8 @@ const (
 	// discoveryPause is the interval at which API discovery is queried for an absent resource.
 	discoveryPause = 5 * time.Second
 
-	// A resource that is over budget pauses for overRest times the duration of its last list.
-	// minOverPause and maxOverPause limit the pause.
+	// The pause of a resource that is over budget is overRest times the duration of its last list,
+	// but at least minOverPause and at most maxOverPause.
 	overRest     = 4
 	minOverPause = 5 * time.Second
 	maxOverPause = 30 * time.Second
@@ -277,8 +277,8 @@ func (r *Resource) list(ctx context.Context) error {
 	return nil
 }
 
-// pages stages all pages of a list and returns the list's version. The options make the API server
-// read the list from its storage, not from its cache.
+// pages reads a list page by page, stages the objects, and returns the list's version. The options
+// make the API server read the list from its storage, not from its cache.
 func (r *Resource) pages(ctx context.Context) (version string, err error) {
 	began := time.Now()
 	poor := 0
@@ -325,8 +325,8 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// late returns an error if reading a list has taken too long. If a list is slow but has not timed
-// out, late records longList as a cause of trouble.
+// late returns an error if reading a list has taken too long. For a list that is slow but has not
+// timed out, longList is recorded as a cause of trouble.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
@@ -370,8 +370,8 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. If the watch ended normally, the ended
-// result is true, and the next watch may begin without a pause.
+// watch applies the events of a watch until the watch ends. If ended is true, the watch ended
+// normally, and the next watch may begin without a pause.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -446,7 +446,7 @@ func (r *Resource) heardAt(at time.Time) {
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
 
 // pace waits until the rate limit admits one more event from the cluster. While pace waits, further
-// events queue in the connection and on the server.
+// events wait in the connection and on the server.
 func (r *Resource) pace(ctx context.Context) error {
 	if r.group.events == nil {
 		return nil
@@ -454,8 +454,9 @@ func (r *Resource) pace(ctx context.Context) error {
 	return r.group.events.Wait(ctx)
 }
 
-// failed records an error from a list or from opening a watch. An error about a version that is too
-// old or not yet known counts as a failure only after maxOutdated consecutive errors.
+// failed is called with each error from a list, from opening a watch, or from an event that exceeds
+// the memory cap. An error about a version that is too old or not yet known counts as a failure
+// only after maxOutdated consecutive errors.
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -628,14 +629,14 @@ func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
 	return len(r.unusable), some
 }
 
-// outdated reports whether a resource version is too old, or not yet known to the server.
+// outdated is true for an error about a resource version that is too old, or not yet known to the
+// server.
 func outdated(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// answered reports whether the server rejected the request with a 4xx code other than 429 (too many
-// requests).
+// answered is true for an error response with a 4xx code other than 429 (too many requests).
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -45,9 +45,9 @@ type events interface {
 	Close() error
 }
 
-// watcher is one open watch. A watcher closes its watch after watchSilence, or if the watch lasts
-// longer than requested. Only the goroutine that opened a watcher may use it, but any goroutine may
-// call stop.
+// watcher is one open watch. A watcher closes its watch after a silence of watchSilence, or if the
+// watch lasts longer than requested. Only the goroutine that opened a watcher may use it, but any
+// goroutine may call stop.
 type watcher struct {
 	from     events // events from the server
 	resource *Resource
@@ -137,8 +137,8 @@ func (w *watcher) note(err error) {
 	}
 }
 
-// broken reports whether a watch was interrupted without an error from the server, so that a new
-// watch can continue from the last version.
+// broken is true if a watch was interrupted without an error from the server. A new watch can then
+// continue from the last version.
 func broken(err error) bool {
 	if errors.As(err, new(apierrors.APIStatus)) {
 		return false // an error from the server, whatever its text
@@ -178,7 +178,7 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 	return min(newest, time.Now().Unix())
 }
 
-// seen records the time of a listed or new object without measuring the lag.
+// seen is called with the time of each listed or new object, for which the lag is not measured.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
 		l.newest = updated
