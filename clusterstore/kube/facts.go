@@ -100,8 +100,8 @@ type contentError struct{ error }
 
 func (e contentError) Unwrap() error { return e.error }
 
-// settled reports whether a retry is pointless, because the read either succeeded or will fail
-// until the cluster or its RBAC permissions change.
+// settled is true if a retry is pointless, because the read either succeeded or will fail until the
+// cluster or its RBAC permissions change.
 func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }

@@ -12,14 +12,14 @@ const (
 	listsFirst = 5 * time.Second // facts are read after this time even if the cluster's objects are not listed yet
 )
 
-// The following limits apply to the reads that calls to Look trigger.
+// The following limits apply to reads that are triggered by calls to Look.
 const (
 	looksAtOnce = 8
 
 	anchorsEvery  = 10 * time.Second // shortest interval between two reads of trust anchors
 	networksEvery = time.Minute      // shortest interval between two reads of Pod networks
 	lookTimeout   = 10 * time.Second // timeout of one look at one cluster
-	// pauseAfter is how long a cluster is skipped after a timeout while reading its facts. Without
+	// pauseAfter is how long a cluster is skipped after a read of its facts has timed out. Without
 	// the pause, an unresponsive cluster would keep other clusters waiting.
 	pauseAfter = time.Minute
 )
@@ -64,8 +64,8 @@ type Keeper struct {
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
 	// anchorsTried and networksTried are the times of the last attempts to read trust anchors and
-	// Pod networks. After a timeout, calls to Look do not read facts until the time in the paused
-	// field.
+	// Pod networks. After a timeout, paused is the time from which calls to Look may read facts
+	// again.
 	anchorsTried, networksTried, paused time.Time
 }
 
@@ -82,9 +82,9 @@ func (k *Keeper) Facts() *Facts {
 	return k.facts
 }
 
-// Look makes Run read all facts that are due. The returned channel is closed once Run has read the
-// facts, or immediately if no facts are due. The channel stays open at least until the API server
-// has sent its first response.
+// Look asks Run to read all facts that are due. The returned channel is closed once Run has read
+// the facts, or immediately if no facts are due. The channel stays open at least until the API
+// server has sent its first response.
 func (k *Keeper) Look() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -47,9 +47,9 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 
 // ReadKubeconfig parses the kubeconfig of a link, and returns an error if the kubeconfig is
 // unusable. To protect Isthmus from users who can write the Secret, ReadKubeconfig refuses a
-// kubeconfig with a program, a file reference, a proxy or impersonation. A kubeconfig may contain
-// only a server, its certificate authority, and a token or a client certificate, all of them
-// inline. Unknown fields are ignored, as in client-go.
+// kubeconfig that would run a program, read a file, use a proxy or impersonate a user. A kubeconfig
+// may contain only a server, its certificate authority, and a token or a client certificate, all of
+// them inline. Unknown fields are ignored, as in client-go.
 //
 // Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. Names of
 // unknown fields are quoted only if they are unlikely to be secrets. Errors from parsers are not
@@ -263,8 +263,8 @@ func checkCredentials(cfg *rest.Config) error {
 
 const maxIgnored = 8 // unknown fields that are listed by name
 
-// harmless matches names of unknown fields that are safe to show. In a broken file, other names
-// could be secrets.
+// harmless is a pattern for names of unknown fields that are safe to show. In a broken file, other
+// names could be secrets.
 var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
 var errTwice = errors.New("kubeconfig contains the same field twice: remove one of the two")

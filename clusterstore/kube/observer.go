@@ -76,10 +76,9 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	}
 }
 
-// forget removes the refusals that a successful response disproves. A response disproves refusals
-// of the same request, and refusals of API discovery for the API group. A successful watch also
-// disproves a refused list: after a refused watch, a client lists the objects before it watches them
-// again.
+// When a request is not refused, forget removes earlier refusals of the same request, and of API
+// discovery for the same API group. A successful watch also removes the refusal of a list, because
+// a client does not watch objects that it is not allowed to list.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {

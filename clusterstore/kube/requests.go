@@ -41,7 +41,7 @@ type clusterRequests struct {
 
 var linkedLatency = []float64{.01, .05, .25, 1, 5, 20}
 
-// NewRequests returns Requests without any clusters. The caller registers the Requests with
+// NewRequests returns Requests without any clusters. The caller must register the Requests with
 // Prometheus.
 func NewRequests() *Requests {
 	return &Requests{byCluster: make(map[string]*clusterRequests)}

@@ -244,8 +244,8 @@ const (
 )
 
 // boundBody limits the size of a response's body. The body of an error response is read
-// immediately, and may be truncated, because the status code is enough to report the error. Closing
-// the body of any other response calls the cancel function.
+// immediately, and may be truncated, because the status code is enough to report the error. For any
+// other response, closing the body calls cancel.
 func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
 	switch status := response.StatusCode; {
 	case status == http.StatusSwitchingProtocols:

@@ -10,14 +10,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// MetricLines returns one line with the name, labels and value of each time series. For histograms,
-// the value is 0.
+// MetricLines returns one line for each time series, with its name, labels and value. For
+// histograms, the value is 0.
 func MetricLines(t testing.TB, g prometheus.Gatherer) (lines []string) {
 	t.Helper()
 	return render(t, g, func(*dto.Metric) bool { return true })
 }
 
-// CheckMetrics compares all time series except histograms with the given lines.
+// CheckMetrics compares the given lines with all time series except histograms.
 func CheckMetrics(t testing.TB, g prometheus.Gatherer, want ...string) {
 	t.Helper()
 	got := render(t, g, func(m *dto.Metric) bool { return m.GetHistogram() == nil })

@@ -133,7 +133,7 @@ func usedCore(list string) string {
 	)
 }
 
-// Prune sets all fields of a value to zero, except for the given used fields.
+// Prune keeps only the fields at the given paths, and sets all other fields of a value to zero.
 func Prune(v reflect.Value, used []string) {
 	switch v.Kind() {
 	case reflect.Pointer:
