@@ -108,17 +108,18 @@ type ClusterStatus struct {
 	Server    string       `json:"server,omitempty"`   // host, port and path of the cluster's API
 	Reason    string       `json:"reason,omitempty"`   // why the cluster is not ready, if known
 	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters only
-	// CopyOf is the time at which the cluster's API became unreachable, if the replica serves a
-	// copy of the cluster's cache. A replica serves the copy until it has reached the cluster for
-	// the first time.
+	// If the replica serves a copy of the cluster's cache, CopyOf is the time at which the
+	// cluster's API became unreachable. A replica serves the copy until it has reached the cluster
+	// for the first time.
 	CopyOf time.Time `json:"copyOf,omitzero"`
 	// Standing is InService, LastResort or Withdrawn. StandingReason explains any standing except
 	// InService.
 	Standing       string `json:"standing,omitempty"`
 	StandingReason string `json:"standingReason,omitempty"`
 	Region         string `json:"region,omitempty"` // region of the cluster; empty if unknown
-	// Network is the name of the cluster's network, if it is not the network of the local cluster.
-	// Isthmus reaches a cluster on another network through the addresses in Gateways.
+	// Network is the name of the cluster's network, or empty if the cluster is on the local
+	// cluster's network. Isthmus reaches a cluster on another network through the addresses in
+	// Gateways.
 	Network  string           `json:"network,omitempty"`
 	Gateways []ClusterGateway `json:"gateways,omitempty"`
 	// GatewayProblems contains warnings about Linkerd gateways, and ObjectWarnings contains
@@ -147,7 +148,8 @@ func (s *ClusterStatus) NeverRead() (list []Resource) {
 // all dead.
 const NoGatewayAnswers = "none of its Linkerd gateways answers"
 
-// Memory compares the estimated memory used for a cluster with the cluster's memory cap, in bytes.
+// Memory contains the estimated memory that Isthmus uses for a cluster, and the cluster's memory
+// cap, both in bytes.
 type Memory struct {
 	Used  int64 `json:"used"`
 	Limit int64 `json:"limit"`
@@ -158,8 +160,8 @@ const nearPercent = 80
 // Near reports whether the cluster uses at least 80 % of its memory cap.
 func (m Memory) Near() bool { return m.Limit > 0 && m.Used >= m.Limit/100*nearPercent }
 
-// LinkedMemory returns the memory used by all linked clusters together, with the replica's
-// GOMEMLIMIT as the limit.
+// LinkedMemory returns the total memory that Isthmus uses for linked clusters. The Limit in the
+// result is the replica's GOMEMLIMIT.
 func (c *Clusters) LinkedMemory() Memory {
 	all := Memory{Limit: c.MemoryLimit}
 	for i := range c.Clusters {
@@ -234,8 +236,8 @@ type Unserved struct {
 	Reason  string `json:"reason"`
 }
 
-// Refused counts how many endpoints of one linked cluster Isthmus rejects, summed over all ports
-// that clients watch.
+// Refused contains the numbers of endpoints that Isthmus rejects from one linked cluster, summed
+// over all ports that clients watch.
 type Refused struct {
 	Cluster  string   `json:"cluster"`
 	Outside  int      `json:"outsideRanges"`  // addresses outside the ranges that the link Secret allows
@@ -273,7 +275,7 @@ type SliceWriter struct {
 	ErrorAt  time.Time `json:"errorAt,omitzero"`
 
 	Problems []Problem `json:"problems"` // what can't be written and is omitted
-	// Unread maps each resource that cannot be read to the reason.
+	// For each resource that cannot be read, Unread contains the reason.
 	Unread map[string]string `json:"unread,omitempty"`
 }
 

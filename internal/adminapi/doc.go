@@ -13,10 +13,10 @@
 //	/debug/version   [Build]
 //
 // The query parameter view=list requests a list of clusters, services, streams or events as a
-// [ClusterList], [ServiceList], [StreamList] or [EventList]. The parameters q (words to search
-// for), show (a subset of the lines), sort, limit and page select and order the lines. The ETag of
-// a list is the number of the snapshot from which the list was computed. All readers share one
-// snapshot.
+// [ClusterList], [ServiceList], [StreamList] or [EventList]. The following parameters select and
+// order the lines: q (words to search for), show (a subset of the lines), sort, limit and page. The
+// ETag of a list is the number of the snapshot from which the list was computed. All readers share
+// one snapshot.
 //
 // All pages follow these conventions:
 //

@@ -52,7 +52,7 @@ type ExportsSummary struct {
 	Unwritten map[string][]string `json:"unwritten,omitempty"`
 }
 
-// Export describes a Service that a cluster exports as one kind of object, or has exported before.
+// Export describes a Service that a cluster exports, or has exported before, as one kind of object.
 type Export struct {
 	Cluster string `json:"cluster"`
 	Export  string `json:"export"` // NAMESPACE/NAME in its cluster

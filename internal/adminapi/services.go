@@ -27,9 +27,9 @@ type Member struct {
 	Cluster string `json:"cluster"`
 	Service string `json:"service"`          // name of the Service in that cluster
 	Reason  string `json:"reason,omitempty"` // why the member does not serve; empty if it serves
-	// LacksPorts lists which of the service's ports the member's Service does not declare, and
-	// which ports the member's Service declares instead. If a port is undeclared, its clients use
-	// the same port number on the member's Pods.
+	// LacksPorts lists the ports of the service that are not declared by the member's Service, and
+	// the ports that are declared instead. If a port is undeclared, its clients use the same port
+	// number on the member's Pods.
 	LacksPorts []string `json:"lacksPorts,omitempty"`
 }
 
@@ -51,7 +51,8 @@ type PortMember struct {
 	Refusals      []string `json:"refusals,omitempty"`      // why addresses are rejected, at most ten
 }
 
-// Preference specifies, in annotation syntax, which of a service's endpoints clients receive.
+// Preference specifies which endpoints of a service are sent to clients. The values of a Preference
+// use the syntax of the annotations.
 type Preference struct {
 	Prefer      string `json:"prefer"`
 	MinReady    string `json:"minReady"`
@@ -106,22 +107,21 @@ func (f Failure) String() string {
 }
 
 // Impact is the JSON document at /debug/impact?cluster=NAME&standing=STANDING. The page shows which
-// endpoints would remain in the cluster's services with the requested standing. The standing
-// parameter is [Withdrawn], [LastResort] or [InService]. The cluster parameter is the name of a
-// linked cluster, or local. Isthmus computes the impact with the same code that chooses endpoints
-// for clients.
+// endpoints would remain in the cluster's services if the cluster had the requested standing. NAME
+// is the name of a linked cluster, or local. STANDING is [Withdrawn], [LastResort] or [InService].
+// Isthmus computes the impact with the same code that chooses endpoints for clients.
 type Impact struct {
 	Cluster  string          `json:"cluster"`
 	Standing string          `json:"standing"`
 	Services []ServiceImpact `json:"services"` // sorted by name and port
 }
 
-// ServiceImpact compares the endpoints that clients of a service port receive now with those that
-// they would receive with the requested standing.
+// ServiceImpact compares two sets of endpoints for one service port: those that clients receive
+// now, and those that clients would receive with the requested standing.
 type ServiceImpact struct {
 	Service string `json:"service"`
-	// Watched reports whether proxies watch the port. If proxies do not watch the port, each
-	// cluster that serves the service counts as one endpoint.
+	// Watched is true if proxies watch the port. If proxies do not watch the port, each cluster
+	// that serves the service counts as one endpoint.
 	Watched bool   `json:"watched"`
 	Port    uint16 `json:"port"` // set if Watched
 	// Zone is the zone whose clients would have the fewest endpoints left. The fields Now and Then
@@ -143,7 +143,7 @@ type ImpactCount struct {
 	Count   int    `json:"count"`
 }
 
-// Bare reports whether clients have endpoints now but would have none after the change.
+// Bare is true if clients have endpoints now but would have none after the change.
 func (i *ServiceImpact) Bare() bool { return Total(i.Now) > 0 && Total(i.Then) == 0 }
 
 func Total(list []ImpactCount) (n int) {
