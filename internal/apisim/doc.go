@@ -1,8 +1,8 @@
-// Package apisim provides a lightweight Kubernetes API server for tests. A server handles lists and
-// watches of the kinds that Isthmus reads, over HTTPS, for clients with a known token. Tests can
-// make a server misbehave. One process can run hundreds of servers. Tests write objects with Put
-// and Delete, and clients can write objects after a call to TakeWrites. Servers do not validate,
-// default or garbage-collect objects beyond the behavior below.
+// Package apisim provides a lightweight Kubernetes API server for tests. A server handles list and
+// watch requests for the kinds that Isthmus reads. The requests use HTTPS and must contain a known
+// token. Tests can make a server misbehave. One process can run hundreds of servers. Tests write
+// objects with Put and Delete, and clients can write objects after a call to TakeWrites. Except for
+// the behavior below, servers do not validate objects, set default values or collect garbage.
 //
 //	s, err := apisim.Start("east", authority)
 //	s.Admit("token")

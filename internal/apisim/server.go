@@ -151,12 +151,12 @@ func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) err
 
 // TakeWrites enables writes from clients, and requests for Leases. Both functions may be nil.
 //
-// At the start of each write, the server calls the before function, which may change objects with
-// Put and Delete.
+// At the start of each write, the server calls before(resource, namespace, name), which may change
+// objects with Put and Delete.
 //
-// At the end of each write, the server calls the after function with the old and the new object.
-// The old object is nil for a creation, and the new object is nil for a deletion. The after
-// function must return quickly and must not call methods of the Server.
+// At the end of each write, the server calls after(old, new). The old object is nil for a creation,
+// and the new object is nil for a deletion. The second function must return quickly and must not
+// call methods of the Server.
 func (s *Server) TakeWrites(before func(resource, namespace, name string), after func(before, after runtime.Object)) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()

@@ -67,9 +67,9 @@ func (o *object) before(other *object) bool {
 	return o.namespace < other.namespace || o.namespace == other.namespace && o.name < other.name
 }
 
-// encode stores the encoded form of a runtime.Object in the receiver, with the receiver's version,
-// UID and creation time. Most clients request protobuf, so typed objects are converted to JSON only
-// when a client requests JSON.
+// encode encodes a runtime.Object with the receiver's version, UID and creation time, and stores
+// the result in the receiver. Most clients request protobuf, so typed objects are converted to JSON
+// only when a client requests JSON.
 func (o *object) encode(k kind, from runtime.Object) error {
 	from = from.DeepCopyObject()
 	m, err := meta.Accessor(from)
@@ -193,7 +193,7 @@ func (s *store) note(t *table, e event) {
 	t.changed = make(chan struct{})
 }
 
-// drop drops the oldest n events. The number n must be at least 1.
+// drop removes the oldest n events. The number n must be at least 1.
 func (t *table) drop(n int) {
 	t.oldest = t.events[n-1].version
 	t.events = slices.Clone(t.events[n:])
@@ -257,8 +257,8 @@ type changes struct {
 	changed <-chan struct{} // closed after the next event
 }
 
-// since returns all changes since a version, or false if some of them have been dropped. The begins
-// argument must be true if a new watch begins at the version.
+// The since method returns all changes after the given version, or false if some of these changes
+// have been dropped. The last argument must be true if a new watch begins at this version.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,8 +371,8 @@ func (s *store) expect(of target, uid types.UID, version string) (*object, error
 	return o, nil
 }
 
-// accept stores an object that a client has written. The old argument is the object to replace, or
-// nil for a new object. The caller holds s.mu.
+// accept stores an object that a client has written. The stored object replaces old, which is nil
+// for a creation. The caller holds s.mu.
 func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Object) (*object, error) {
 	m.SetNamespace(of.namespace)
 	if service, ok := given.(*corev1.Service); ok {
@@ -417,7 +417,8 @@ func (s *store) taken() *writes {
 	return s.writes
 }
 
-// wrote calls the after function that was passed to TakeWrites. The caller holds s.mu.
+// If the second argument of TakeWrites was not nil, wrote calls this function. The caller holds
+// s.mu.
 func (s *store) wrote(k kind, before, after *object) error {
 	if s.writes.after == nil {
 		return nil
