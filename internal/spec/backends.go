@@ -173,8 +173,8 @@ func (n *Namespace) Backends(service string, port uint16) (list []BackendSlice) 
 	return list
 }
 
-// target returns the port number in a slice for a port of a Service. For an undeclared port, target
-// returns the given port number.
+// For a port of a Service, target returns the corresponding port number in a slice. For an
+// undeclared port, target returns the given port number.
 func (n *Namespace) target(l *discoveryv1.EndpointSlice, service string, port uint16) (number uint16, ok bool) {
 	if ServiceOf(l) != service || l.AddressType == discoveryv1.AddressTypeFQDN || len(l.Ports) == 0 {
 		return 0, false
@@ -226,8 +226,8 @@ func (n *Namespace) ready(l *discoveryv1.EndpointSlice, service string, port uin
 	return sorted(found)
 }
 
-// unready returns the endpoints of a slice that may become ready. Addresses of ready endpoints are
-// omitted.
+// unready returns those endpoints of a slice that are not ready but may become ready. Addresses of
+// ready endpoints are omitted.
 func unready(l *discoveryv1.EndpointSlice, port uint16, ready []Backend) []Backend {
 	found := make(map[netip.AddrPort]Backend)
 	for _, e := range l.Endpoints {
@@ -424,8 +424,8 @@ func inboundPort(p *corev1.Pod, port uint16) uint16 {
 	return inbound
 }
 
-// opaque reports whether the annotation for opaque ports contains a port. Without the annotation,
-// the default ports apply. The annotation contains numbers, ranges and names of ports.
+// opaque is true if the annotation for opaque ports contains the given port. Without the
+// annotation, the default ports apply. The annotation contains numbers, ranges and names of ports.
 func (n *Namespace) opaque(port uint16, list string, annotated bool, ports map[string][]int32) bool {
 	if !annotated {
 		return slices.Contains(n.OpaquePorts, port)

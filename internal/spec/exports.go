@@ -35,7 +35,7 @@ type Exporter struct {
 }
 
 // Written contains the clusters that contribute to each object, in the order in which [WrittenFor]
-// received the clusters. Services omits the Services that are derived from ServiceImports.
+// received the clusters. The Services field omits Services that are derived from ServiceImports.
 type Written struct{ Services, Imports map[ID][]string }
 
 // WrittenFor returns the objects that Isthmus writes for the exports of the given clusters, which

@@ -27,8 +27,8 @@ type Cluster struct {
 	Region bool   // whether it is known to be in the local cluster's region; always true for the local cluster
 }
 
-// Names reports whether a term matches the endpoints in a cluster and zone, for clients in the
-// given client zone. An empty zone means that the zone is unknown.
+// Names reports whether a term matches the endpoints in a cluster and zone, for clients in
+// clientZone. An empty zone means that the zone is unknown.
 func Names(term string, c Cluster, zone, clientZone string) bool {
 	switch term {
 	case "any":
@@ -46,8 +46,8 @@ func Names(term string, c Cluster, zone, clientZone string) bool {
 }
 
 // Tier returns the index of the first tier that matches the endpoints in a cluster and zone, for
-// clients in the given client zone. If no tier matches, Tier returns -1. For a service that is not
-// federated, every term except "zone" matches all endpoints.
+// clients in clientZone. If no tier matches, Tier returns -1. For a service that is not federated,
+// every term except "zone" matches all endpoints.
 func (p *Preference) Tier(federated bool, c Cluster, zone, clientZone string) int {
 	return slices.IndexFunc(p.tiers(), func(terms []string) bool {
 		return slices.ContainsFunc(terms, func(term string) bool {
@@ -67,7 +67,7 @@ func (p *Preference) tiers() [][]string {
 	return p.Tiers
 }
 
-// enough reports whether tiers with the given numbers of ready and known endpoints suffice.
+// enough is true if tiers with the given numbers of ready and known endpoints suffice.
 func (p *Preference) enough(ready, known int) bool {
 	if p.Percent > 0 {
 		return ready > 0 && 100*ready >= p.Percent*known

@@ -21,7 +21,7 @@ const Parts = 10
 
 type Standings [Parts]Standing
 
-// All returns Standings in which all parts have the same standing.
+// All gives every part the same standing, and returns the resulting Standings.
 func All(s Standing) (list Standings) {
 	for i := range list {
 		list[i] = s
@@ -123,8 +123,8 @@ func (s *Service) State() *State {
 }
 
 // Applied returns the standing that applies to endpoints in the service, given the standing of
-// their cluster. A service that is not federated has no other endpoints, so LastResort has no
-// effect.
+// their cluster. A service that is not federated has endpoints in only one cluster, so LastResort
+// has no effect.
 func (s *Service) Applied(standing Standing) Standing {
 	if standing == LastResort && !s.Federated {
 		return InService
@@ -171,7 +171,7 @@ func (m *Member) lastResorts() (n int) {
 	return n
 }
 
-// Unused reports whether clients can never receive an endpoint of the member, because the member is
+// Unused is true if clients can never receive an endpoint of the member, because the member is
 // withdrawn or no tier can match it.
 func (s *Service) Unused(m *Member) bool {
 	return m.Standings == All(Withdrawn) || !s.Zoned() && s.Tier(s.Federated, m.Cluster, "", "") < 0
@@ -194,10 +194,11 @@ func (s *Service) NotLinked() bool {
 	return !s.Federated && len(s.Members) == 1 && s.Members[0].Unlinked && !s.Unused(&s.Members[0])
 }
 
-// offered returns one endpoint for each address, separately for ready and unready endpoints. If
-// several endpoints have the same address, endpoints in service take precedence over last-resort
-// endpoints. Among endpoints with the same standing, the endpoint of the first member takes
-// precedence. The results do not contain endpoints that are withdrawn or that no tier can match.
+// offered returns the ready and the unready endpoints separately. Each result contains only one
+// endpoint per address. If several endpoints have the same address, endpoints in service take
+// precedence over last-resort endpoints. Among endpoints with the same standing, the endpoint of
+// the first member takes precedence. The results do not contain endpoints that are withdrawn or
+// that no tier can match.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready = make(map[netip.AddrPort]Endpoint)
 	unready = make(map[netip.AddrPort]Endpoint)
@@ -280,8 +281,8 @@ func (st *State) countBehind() {
 	}
 }
 
-// countGateways counts the endpoints behind the gateways with the given standing. If only some
-// gateways have this standing, countGateways counts a proportional share of the endpoints.
+// For all gateways with the given standing, countGateways counts the endpoints behind them. If only
+// some gateways have this standing, countGateways counts a proportional share of the endpoints.
 func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint) {
 	var these []Endpoint
 	for _, g := range l.Ready {
@@ -354,7 +355,7 @@ func (st *State) Needed() int {
 	return st.LastResort()
 }
 
-// alone reports whether every ready endpoint is in a cluster with last-resort parts.
+// alone is true if every ready endpoint is in a cluster with last-resort parts.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
 // finish applies hints and the address family to the endpoints in the chosen tiers. Hints are
@@ -416,7 +417,7 @@ func only(list []Endpoint, has func(Endpoint) bool) (out []Endpoint) {
 	return out
 }
 
-// steered reports whether a preference or a cordon determines which endpoints clients receive.
+// steered is true if a preference or a cordon determines which endpoints are sent to clients.
 func (st *State) steered() bool {
 	prefers := len(st.Tiers) > 0 && (st.Federated || st.Zoned())
 	return prefers ||

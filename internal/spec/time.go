@@ -60,8 +60,8 @@ func Sent(instants []Instant, now time.Time) []Endpoint {
 	return instants[len(instants)-1].finish(InUse(instants, now))
 }
 
-// InUse returns the endpoints in the tiers that are in use. [Sent] returns the endpoints in use
-// that clients actually receive.
+// InUse returns the endpoints in the tiers that are in use. Of the endpoints in use, [Sent] returns
+// those that clients actually receive.
 func InUse(instants []Instant, now time.Time) []Endpoint {
 	var seen []Instant  // instants since the tiers of the preference last changed
 	var list []Endpoint // endpoints in use
@@ -114,9 +114,9 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 	return list
 }
 
-// left returns the number of parts of a tier that have been dropped so far. Parts of a tier are
-// dropped once fewer tiers have sufficed for ReturnAfter without interruption. All parts of the
-// tier are dropped within ReturnOver.
+// left returns the number of parts of a tier that have already been dropped, and that clients have
+// therefore left. Parts of a tier are dropped once fewer tiers have sufficed for ReturnAfter
+// without interruption. All parts of the tier are dropped within ReturnOver.
 func left(seen []Instant, place int, now time.Time) int {
 	st := seen[len(seen)-1]
 	rows := []int{place + 1} // the row that makes last resort unneeded
