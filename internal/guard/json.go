@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Limits are the maximum numbers of elements and fields in a JSON document, at all nesting depths
-// together.
+// Limits are the maximum total numbers of elements and fields in a JSON document, including nested
+// ones.
 type Limits struct {
 	Elements int // of arrays; each may decode to a struct
 	Fields   int // of objects; each may decode to a map entry

@@ -17,8 +17,8 @@ import (
 
 // These limits apply to response bodies after decompression.
 const (
-	// MaxAnswer applies to successful responses other than pages of lists, such as objects, access
-	// reviews and tokens.
+	// MaxAnswer applies to successful responses such as objects, access reviews and tokens, but not
+	// to pages of lists.
 	MaxAnswer = 1 << 20
 	// MaxList applies to pages of lists, which are the responses to requests with the parameter
 	// "limit".
@@ -140,8 +140,8 @@ func (l *limitedReader) Read(b []byte) (int, error) {
 }
 
 // Certificate returns a printable description of what is wrong with a server's certificate, or ""
-// if err has a different cause. If the cause is that the client does not trust the issuer of the
-// certificate, authority is true.
+// if err has a different cause. The second result is true if the client does not trust the issuer
+// of the certificate.
 func Certificate(err error) (why string, authority bool) {
 	failed, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	if !ok {

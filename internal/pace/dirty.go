@@ -150,7 +150,7 @@ func (q *turns[K]) pop() (name string, key K, ok bool) {
 	return o.name, key, true
 }
 
-// done records that the key that pop last returned for a tenant has been handled.
+// done must be called after the key that pop returned for a tenant has been handled.
 func (q *turns[K]) done(name string) {
 	o := q.tenants[name]
 	o.busy = false

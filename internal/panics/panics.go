@@ -117,9 +117,9 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls f. If f panics, [Supervisor.Run] calls the again function after a pause. The again
-// function must cause another call to Do for the same work. If f returns normally, and the work has
-// not panicked again since Do was called, an earlier failure of the work ends.
+// Do calls f. If f panics, [Supervisor.Run] calls again() after a pause. The call to again() must
+// cause another call to Do for the same work. If f returns normally, and the work has not panicked
+// again since Do was called, an earlier failure of the work ends.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
@@ -241,8 +241,8 @@ func PauseAfter(panics int) time.Duration {
 	return pause
 }
 
-// succeeded ends a failure, unless the work has panicked again. The before argument is the number
-// of the work's last panic at the time when the work began.
+// succeeded is called after a success, and ends the failure unless the work has panicked again. The
+// caller passes the number that newestPanic returned before the work began.
 func (s *Supervisor) succeeded(w Work, before uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

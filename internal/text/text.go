@@ -103,8 +103,8 @@ func First(list []string, most int) []string {
 	return list
 }
 
-// Some joins a list with commas. If the list is longer than the given maximum, the result ends with
-// the number of omitted strings, as in "a, b and 3 more".
+// Some separates the strings of a list with commas. If the list is longer than the given maximum,
+// the result ends with the number of omitted strings, as in "a, b and 3 more".
 func Some(list []string, most int) string {
 	if len(list) <= most {
 		return strings.Join(list, ", ")
