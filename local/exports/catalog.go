@@ -113,7 +113,7 @@ func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 // Clusters, but not their Exports.
 //
 // World returns false until the link Secrets and the local cluster's Services and Namespaces have
-// been listed. A plan from incomplete data would be wrong.
+// been listed. A plan based on incomplete data would be wrong.
 func (c *Catalog) World(all []clusterstore.ClusterExports, linksListed bool) (plan.World, bool) {
 	if !linksListed || all[0].Exports == nil || all[0].Exports.Namespaces == nil {
 		return plan.World{}, false

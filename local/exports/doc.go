@@ -1,7 +1,7 @@
 // Package exports writes the Services and ServiceImports through which clients reach the exports of
-// other clusters, and the conditions of the local cluster's ServiceExports. Package
-// local/exports/plan computes the wanted objects, and [Changes] lists the writes. Only one replica
-// writes at a time, because a [Writer] must hold a Lease (see local/lease).
+// other clusters. The package also sets the conditions on the local cluster's ServiceExports.
+// Package local/exports/plan computes the wanted objects, and [Changes] lists the writes. Only one
+// replica writes at a time, because a [Writer] must hold a Lease (see local/lease).
 //
 //	w, err := exports.New(exports.Options{
 //		Services:  client.Services,
@@ -58,17 +58,19 @@
 //
 // Callers may rely on the following behavior of Leases:
 //
-//   - Isthmus does not write a mirror or federated Service with a linked cluster as a member while
-//     a service mirror holds the Lease service-mirror-write-NAME. NAME is the name of the link, or
-//     of a Link object whose targetClusterName is the name of the link.
-//   - Isthmus does not write a federated Service with the local cluster as a member while a service
-//     mirror holds the Lease local-service-mirror-write.
+//   - While a service mirror holds the Lease of a linked cluster, Isthmus writes neither mirrors
+//     nor federated Services that have this cluster as a member. The Lease is called
+//     service-mirror-write-NAME, where NAME is the name of the link, or of a Link object whose
+//     targetClusterName is the name of the link.
+//   - While a service mirror holds the Lease local-service-mirror-write, Isthmus does not write
+//     federated Services that have the local cluster as a member.
 //   - If every read of Leases during the period UnlinkedAfter finds the mirror's Lease free,
 //     Isthmus may adopt the objects that Linkerd created. If no read of Leases succeeds for 30 s,
 //     the period of UnlinkedAfter starts again.
-//   - This process measures all times with its own clock, so clocks may differ. After this process
-//     sees a renewal, it treats the Lease as held for the duration of the Lease. A restarted
-//     process also treats the Lease of a stopped mirror as held for one duration.
+//   - This process measures all times with its own clock, so clocks may differ. Each time this
+//     process sees a renewal, it treats the Lease as held for the number of seconds that the Lease
+//     specifies, but at least for 10 s. A restarted process treats a Lease that has a holder as
+//     held for the same time, even if the mirror has stopped.
 //   - While Leases or Links cannot be read, Isthmus does not change objects that Linkerd created.
 //
 // Callers may rely on the following behavior of Links:

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// writeRate limits how many writes begin per second, and writeBurst limits how many begin at
-	// once.
+	// writeRate limits how many writes begin per second, and writeBurst limits how many may begin
+	// at the same time.
 	writeRate, writeBurst = 50, 10
 	// maxPause is the longest time between writes of an object that keeps changing.
 	maxPause = time.Minute

@@ -25,9 +25,8 @@ const (
 	// pollEvery is the time between reads of Leases. The Leases of Linkerd's service mirrors expire
 	// after 30 s.
 	pollEvery = 5 * time.Second
-	// settleTime is the period after a change to selectors in which Isthmus neither adds nor
-	// removes objects for linked clusters. Exports that were read before the change may match the
-	// previous selectors.
+	// For settleTime after selectors change, Isthmus neither adds nor removes objects for linked
+	// clusters, because exports that were read before the change may match the previous selectors.
 	settleTime = time.Second
 
 	pollTimeout     = 10 * time.Second
@@ -48,8 +47,8 @@ type MirrorsOptions struct {
 	// SelectorsChanged is called when the result of [Mirrors.Selectors] changes for a cluster.
 	// SelectorsChanged must not block.
 	SelectorsChanged func(cluster string)
-	// Changed is called when Complete may set different values for a cluster. If the values change
-	// only because time passes, Changed is called within 5 s. Changed must not block.
+	// Changed is called when the values that Complete sets for a cluster may have changed. If the
+	// values change only because time passes, Changed is called within 5 s. Changed must not block.
 	Changed func()
 }
 

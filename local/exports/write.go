@@ -21,7 +21,7 @@ const (
 	maxProblem = 4 << 10
 )
 
-// A do function executes a change, and returns the verb of the attempted write.
+// do executes a change, and returns the verb of the attempted write.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
 type kept interface {
@@ -32,8 +32,8 @@ type kept interface {
 // put returns a function that reads an object and then creates or updates it. The replace function
 // returns the object to write in place of the existing object. The zero value represents a missing
 // object. If the existing object is already correct or is not managed by Isthmus, the replace
-// function returns the zero value. The known function has the same meaning as the known field of
-// Change.
+// function returns the zero value. The known function identifies the stored content of an object,
+// and is nil if the API stores all fields.
 func put[O kept](api client[O], replace func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O

@@ -23,7 +23,8 @@ import (
 // destination controller may hold that Lease.
 const leaseName = "isthmus-exports-write"
 
-// After idleTime without exports and written objects, the replica releases the Lease.
+// If there have been neither exports nor written objects for idleTime, the replica releases the
+// Lease.
 const idleTime = time.Minute
 
 // Options configure a Writer. All fields are required.
@@ -82,8 +83,8 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until an object has to be written, or a written object exists. If ctx ends, await
-// returns false.
+// await waits until an object has to be written, or a written object exists. If ctx ends, the
+// result is false.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		changed := w.Changed()
