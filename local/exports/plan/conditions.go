@@ -17,7 +17,7 @@ import (
 // Ready condition unchanged until it has attempted a write itself, because the previous leader's
 // write may have failed.
 
-// Attempt is the outcome of this replica's writes to an object since it became the leader.
+// Attempt is the outcome of this replica's writes to an object since the replica became the leader.
 type Attempt struct {
 	Made    bool   // a write has succeeded or failed, or there was nothing to write
 	Problem string // the error of the last write; empty if it succeeded
@@ -27,7 +27,7 @@ type Attempt struct {
 // the Ready condition of ServiceImports.
 type reporter struct{ *maker }
 
-// conditions skips a ServiceExport if another controller manages the ServiceImport, because that
+// If another controller manages the ServiceImport, the ServiceExport is skipped, because that
 // controller also writes the conditions of the ServiceExport.
 func (m reporter) conditions() {
 	local := m.clusters[""]

@@ -124,7 +124,7 @@ func recorded(text string) (labels, annotations map[string]string) {
 }
 
 // overlay adds the wanted values to the values of an object, and removes copied values that are no
-// longer wanted. The before argument contains the hashes of values that were copied earlier. Values
+// longer wanted. The third argument contains the hashes of values that were copied earlier. Values
 // that another client has set stay unchanged. The second result contains the values that overlay
 // has copied.
 func overlay(have, want, before map[string]string) (next, ours map[string]string) {

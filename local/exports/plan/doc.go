@@ -19,12 +19,11 @@
 //     appeared. The order matters only for names that several objects need, for settled values of
 //     ServiceImports (see settled.go), and for removals that [Memory] delays.
 //   - If several kinds of objects need the same name, an existing object keeps its name. If several
-//     mirrors need the same name, the mirror whose link has the longest matching name gets the
-//     name.
+//     mirrors need the same name, the mirror whose link has the longest matching name wins.
 //   - A plan changes and deletes only objects with the mark ([Settings.Marked]). A plan also adopts
 //     Services that Linkerd's service mirror created but no longer manages.
 //   - A marked object does not influence the plan for other objects, because anybody can forge the
-//     mark. Limits, turns and the detection of mass losses include only members for which this
+//     mark. Limits, turns and the detection of mass losses consider only members for which this
 //     leader has seen an export. A separate limit applies to members that an object lists although
 //     no export has requested them.
 //   - A plan does not remove members of a cluster whose exports are unknown. The exports are

@@ -27,9 +27,9 @@ const (
 	maxRecordBytes  = 64 << 10 // of the record of copied labels and annotations
 )
 
-// maxNamed limits how many members without an export the existing objects in one namespace may
-// list. The limit applies to each linked cluster separately, and to all unlinked clusters together.
-// A larger Settings.MaxPerNamespace replaces maxNamed.
+// maxNamed is the maximum number of members without an export that the existing objects in one
+// namespace may list. The limit applies to each linked cluster separately, and to all unlinked
+// clusters together. A larger Settings.MaxPerNamespace replaces maxNamed.
 const maxNamed = 250
 
 type limiter struct{ *maker }
@@ -94,8 +94,8 @@ func (m limiter) limitClusters() {
 }
 
 // fullest returns the link whose exports need the most objects, and the namespace in which the
-// exports of one cluster need the most objects. In a tie, fullest returns the name that comes first
-// in alphabetical order.
+// exports of one cluster need the most objects. In a tie, the name that comes first in alphabetical
+// order wins.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}
@@ -152,11 +152,11 @@ func (m limiter) limitAll() {
 	})
 }
 
-// allot assigns places to claims. The maxTotal argument limits the total number of places, and
-// maxPerNamespace limits the number of places in each namespace. Claims with a place in the
-// previous plan take precedence, followed by the other claims in alphabetical order of their
-// namespaces. For each claim without a place, allot calls the reject function with the number of
-// earlier claims in the namespace.
+// allot assigns places to claims. maxTotal limits the total number of places, and maxPerNamespace
+// limits the number of places in each namespace. Claims with a place in the previous plan take
+// precedence, followed by the other claims in alphabetical order of their namespaces. For each
+// claim without a place, allot calls the reject function with the number of earlier claims in the
+// namespace.
 func allot(claims map[string][]claim, maxTotal, maxPerNamespace int, reject func(c claim, n int)) {
 	left := maxTotal
 	kept := make(map[string]int) // places of the previous plan, by namespace

@@ -154,9 +154,10 @@ func (p KeyPatterns) match(key string) bool {
 		!slices.ContainsFunc(p.except, matchesKey)
 }
 
-// splitPatterns splits a comma-separated list into its patterns without and with a leading "!". The
-// check function receives each pattern without "!", and the original item. If check rejects a
-// pattern, or the list has more than limit patterns, splitPatterns returns no patterns.
+// splitPatterns splits a comma-separated list into patterns. Patterns with a leading "!" are
+// returned separately, without the "!". For each item, the check function receives the pattern
+// without the "!", and the whole item. If the function rejects a pattern, or the list has more than
+// limit patterns, splitPatterns returns no patterns.
 func splitPatterns(
 	list string,
 	limit int,

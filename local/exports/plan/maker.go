@@ -14,8 +14,8 @@ type maker struct {
 	before, after Memory
 	clusters      map[string]*Cluster
 	named         map[group]*namedMembers // the members that existing objects name
-	// The members map contains all members for which this leader has seen an export. The limiter
-	// later adds members that objects list although no export has requested them.
+	// All members for which this leader has seen an export. The limiter later adds members that
+	// objects list although no export has requested them.
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name
 	unlinked       map[group][]string    // clusters that are not linked and that only objects name

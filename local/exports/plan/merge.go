@@ -85,9 +85,9 @@ func (one *merged) remoteOrder(w *World) (names []string) {
 	return names
 }
 
-// unserved returns the known members whose Service has only IPv6, if Isthmus does not serve IPv6.
-// Clusters on other networks are omitted, because clients reach these clusters through Linkerd
-// gateways.
+// unserved returns the known members whose Service has only IPv6. If Isthmus serves IPv6, the
+// result is empty. Clusters on other networks are omitted, because clients reach these clusters
+// through Linkerd gateways.
 func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	if !ipv4Only {
 		return nil
@@ -102,8 +102,7 @@ func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 
 type merger struct{ *maker }
 
-// While a member's exports are unknown, merge does not change values that the member might
-// determine.
+// While a member's exports are unknown, values that the member might determine stay unchanged.
 func (m merger) merge(g group) *merged {
 	one := &merged{group: g, members: m.members[g]}
 	for _, p := range one.members {

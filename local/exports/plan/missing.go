@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// A cluster that loses more than half of its members, and at least massMembers members, within
-// massTime has probably been restored from an old backup. Users rarely remove so many exports on
-// purpose.
+// If, within massTime, a cluster loses at least massMembers members and more than half of all its
+// members, the cluster has probably been restored from an old backup. Users rarely remove so many
+// exports on purpose.
 const (
 	massMembers = 10
 	massTime    = time.Minute
@@ -24,29 +24,26 @@ const kindTime = 3 * time.Second
 // cluster in an object. Memory distinguishes members that an export requested from members that an
 // object lists although no export requested them.
 type Memory struct {
-	// The seen map contains the planned members for which this leader has seen an export. The value
-	// for a member reports whether the member has a place within the limits.
+	// The planned members for which this leader has seen an export. The value reports whether the
+	// member has a place within the limits.
 	seen map[memberKey]bool
-	// The lost map contains the members that exports no longer request. A member remains in the
-	// lost map for at least massTime, or longer while an object lists the member.
+	// The members that exports no longer request. A member stays in this map for at least massTime,
+	// and after that for as long as an object lists the member.
 	lost map[memberKey]loss
-	// The unlinked map contains the time when this leader first saw each member of an unlinked
-	// cluster.
+	// The time when this leader first saw each member of an unlinked cluster.
 	unlinked map[memberKey]time.Time
-	// The crowded map contains the time when this leader first saw each object with too many
-	// members of unlinked clusters. The crowded map also contains objects with unlinked members for
-	// which UnlinkedAfter has passed.
+	// The time when this leader first saw each object with too many members of unlinked clusters.
+	// The map also contains objects with unlinked members for which UnlinkedAfter has passed.
 	crowded map[group]time.Time
-	// The links map contains, for each link, the time when this leader noticed the deletion of the
-	// link, or zero if the link exists.
+	// For each link, the time when this leader noticed that the link was deleted, or zero if the
+	// link exists.
 	links map[string]time.Time
-	// The nameless map contains the time when each existing mirror lost its name to another link.
+	// The time when each existing mirror lost its name to another link.
 	nameless map[memberKey]time.Time
 	imports  map[ID]*history
 }
 
-// If a member is still being removed after the time in the until field, the loss of the member is
-// not counted a second time.
+// If a member has not been removed by the until time, its loss is not counted a second time.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led
@@ -180,8 +177,8 @@ func (m keeper) lose(what memberKey) {
 	m.after.lost[what] = l
 }
 
-// removeOrHold drops members whose cluster no longer exports them. If a cluster has lost most of
-// its exports at once, removeOrHold holds the missing members instead of dropping them.
+// removeOrHold drops members whose cluster no longer exports them. If a cluster has suddenly lost
+// most of its exports, removeOrHold holds the missing members instead of dropping them.
 func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	mass := m.massLosses(missing, offered)
 	for _, what := range missing {

@@ -100,7 +100,7 @@ func WrittenFor(o *Service) (ID, bool) {
 }
 
 // identify returns the group for which a Service was written, and the clusters that the Service
-// lists as members. For a Service that was not written for a group, identify returns false.
+// lists as members. For a Service that was not written for a group, the last result is false.
 func identify(o *Service) (g group, clusters []string, ok bool) {
 	if name := ImportOf(o.ID, o.Labels); name != "" {
 		return group{kind: Import, of: ID{o.Namespace, name}}, namedIn(o.Annotations, name), true

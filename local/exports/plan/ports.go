@@ -156,8 +156,8 @@ func (x *portIndex) at(i int, ok bool) Port {
 	return x.ports[i]
 }
 
-// has reports whether the list contains p. If the name of p may have been generated, an unnamed
-// port in the list also matches.
+// has is true if the list contains p. If the name of p may have been generated, an unnamed port in
+// the list also matches.
 func (x *portIndex) has(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && (q.untargeted() == p.untargeted() || q.Name == "" && q.untargeted() == p.unnamed())
@@ -170,8 +170,8 @@ func (x *portIndex) hasUnnamed(p Port) bool {
 }
 
 // rivals returns the valid ports in the list that conflict with p because they have the same name
-// or number. If the list contains p itself, p has no rivals. The unnamed argument must be true if p
-// does not have a name in its export.
+// or number. If the list contains p itself, p has no rivals. The second argument must be true if p
+// has no name in its export.
 func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	if x.has(p) {
 		return nil
@@ -210,7 +210,7 @@ type portList struct {
 }
 
 // unite merges the ports of all lists, in order. If several ports have the same name, or the same
-// protocol and number, the result contains only the first port. The refused list describes the
+// protocol and number, the result contains only the first port. The second result describes the
 // unusable ports. If there are more than maxPorts ports, the ports of the first members take
 // precedence.
 func unite(lists []portList) (ports []Port, refused []string) {
@@ -352,7 +352,7 @@ func portConflict(p Port, members []*member, joined bool) string {
 }
 
 // differing returns a message that lists the value in use and the clusters with different values.
-// If all clusters have the same value, differing returns "".
+// If all clusters have the same value, the result is "".
 func differing(what, text, used string, by map[string][]string) string {
 	all := fmt.Sprintf("%s: %s (%s)", what, text, strings.Join(append(by[used], "used"), ", "))
 	delete(by, used)
@@ -365,8 +365,8 @@ func differing(what, text, used string, by map[string][]string) string {
 	return all
 }
 
-// quoted quotes and truncates a string from another cluster for a message. If the string is one of
-// the plain arguments, quoted returns the string unchanged.
+// quoted prepares a string from another cluster for a message, by truncating it and adding
+// quotation marks. The plain strings stay unchanged.
 func quoted(value string, plain ...string) string {
 	if slices.Contains(plain, value) {
 		return value

@@ -148,8 +148,8 @@ func families(ips []string) (all []string) {
 }
 
 // Selectors select the exported Services of a cluster by labels. The selector functions must be
-// safe for concurrent use, and must not block, modify their arguments or retain them. The zero
-// value selects nothing.
+// safe for concurrent use. They must not block, and must not modify or retain their arguments. The
+// zero value selects nothing.
 type Selectors struct {
 	Mirror, Federated func(labels map[string]string) bool // nil selects nothing
 	// ExcludedLabels and ExcludedAnnotations report whether a key must not be copied. A nil

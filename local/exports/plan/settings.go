@@ -18,8 +18,8 @@ type Settings struct {
 	IPv4Only bool
 	// Labels enables exports by label, and ServiceExports enables exports by ServiceExport.
 	Labels, ServiceExports bool
-	// UnlinkedAfter is how long members stay after their cluster has been unlinked, or has lost
-	// most of its exports at once.
+	// UnlinkedAfter is how long members stay after their cluster has been unlinked, or has suddenly
+	// lost most of its exports.
 	UnlinkedAfter time.Duration
 	// MaxPerLink limits the number of objects that list the same link as a member. MaxPerNamespace
 	// limits the number of objects in one namespace that list the same cluster as a member. Zero

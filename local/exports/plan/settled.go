@@ -149,9 +149,9 @@ func (s *settler) byAge() []*member {
 }
 
 // firstSight determines the origin of a value that existed before this replica became the leader.
-// If a member's exports are unknown, or if no export has the value, the result is nil. The has
-// argument reports whether an export has the value. The rivals argument reports whether an export
-// has a different value that could be used if the existing value were dropped.
+// If a member's exports are unknown, or if no export has the value, the result is nil. For a member
+// whose export has the value, has(member) is true. For a member whose export has a different value
+// that could be used if the existing value were dropped, rivals(member) is true.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil
@@ -168,8 +168,8 @@ func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	return nil
 }
 
-// The rivals argument reports whether an export has a different value that would replace the
-// existing value.
+// For a member whose export has a different value that would replace the existing value,
+// rivals(member) is true.
 func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
 		return false
@@ -294,8 +294,8 @@ func (s *settler) absentClusters(m *maker, members []*member) string {
 	return firstItems(strings.Join(names, ","), maxMembersBytes)
 }
 
-// remember stores the origins of new ports. While the exports of a member are unknown, remember
-// does not store origins of existing ports.
+// remember stores the origins of new ports. While the exports of a member are unknown, the origins
+// of existing ports are not stored.
 func (s *settler) remember(ports, there []Port) {
 	known := make(map[Port]bool)
 	for _, p := range s.after.ports {

@@ -172,8 +172,8 @@ type metadata struct {
 	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
-	// The preference map holds the local cluster's preference, which applies even if copied values
-	// are kept. The preference map is nil if the preference is unknown.
+	// The local cluster's preference, or nil if the preference is unknown. The preference applies
+	// even if copied values are kept.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }

@@ -108,8 +108,8 @@ func (m writer) wins(g, over group) bool {
 	) < 0
 }
 
-// judgeTarget decides whether the plan may write the objects of a group. The winner argument is the
-// group that may use the name of the Service.
+// judgeTarget decides whether the plan may write the objects of a group. The winner is the group
+// that may use the name of the Service.
 func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) {
 	g := one.group
 	if m.leftToLinkerd(g) {
@@ -158,7 +158,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	case m.named[g] == nil:
 		return LeftToLinkerd, "a service mirror wrote the Service and may still be running"
 	}
-	// If no member of the group has an export, all known exports of the group exceed the limits.
+	// If no member of the group has an export any more, the limits have excluded all known exports.
 	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
@@ -272,8 +272,8 @@ func (m writer) wantImport(one *merged) {
 	m.out.Imports = append(m.out.Imports, w)
 }
 
-// usableIPs returns the first two IPs, except those that are invalid. A Service can be created with
-// at most two IPs.
+// Of the first two IPs, usableIPs returns those that are valid. A Service can be created with at
+// most two IPs.
 func usableIPs(ips []string) (all []string) {
 	for _, ip := range ips[:min(len(ips), 2)] {
 		if addr, err := netip.ParseAddr(ip); err == nil && addr.Zone() == "" {
@@ -284,7 +284,7 @@ func usableIPs(ips []string) (all []string) {
 }
 
 // wantDerived adds the derived Service of a ServiceImport to the plan, and returns the derived
-// Service. The serviceImport argument is the existing ServiceImport, or nil.
+// Service. If the ServiceImport does not exist yet, serviceImport is nil.
 func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *WantedImport) *WantedService {
 	w := m.service(one)
 	if serviceImport != nil {
@@ -359,7 +359,7 @@ func (m writer) remove(g group) {
 	}
 }
 
-// removeService plans the deletion of a group's Service, if the Service has the mark of Isthmus.
+// removeService plans the deletion of a group's Service if the Service has the mark of Isthmus.
 func (m writer) removeService(g group) {
 	if o := m.Service(g.target()); o != nil && m.Marked(o) && !o.Deleting {
 		if is, _, _ := identify(o); is == g {
