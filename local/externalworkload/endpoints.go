@@ -50,7 +50,7 @@ func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
 	return list
 }
 
-// selects reports whether the writer writes slices for a Service. Services in kube-system are not
+// The writer writes slices for a Service if selects returns true. Services in kube-system are not
 // excluded.
 func selects(svc *corev1.Service) bool {
 	return svc.Spec.Type != corev1.ServiceTypeExternalName && len(svc.Spec.Selector) > 0
@@ -121,9 +121,9 @@ func noHost(ip netip.Addr) bool {
 	return ip.Is4() && (ip.As4()[0] == 0 || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}))
 }
 
-// addressesOf returns the distinct addresses of a workload by type, in the order of the workload.
-// IPv4-mapped IPv6 addresses are treated as IPv4. Addresses that API servers would reject, or that
-// cannot belong to a host, are omitted.
+// addressesOf returns the distinct addresses of a workload, grouped by type, in the order in which
+// the workload lists them. IPv4-mapped IPv6 addresses are treated as IPv4. Addresses that API
+// servers would reject, or that cannot belong to a host, are omitted.
 func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[discoveryv1.AddressType][]string {
 	found := make(map[discoveryv1.AddressType][]string, 1)
 	for _, x := range w.Spec.WorkloadIPs {
@@ -153,8 +153,8 @@ func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[d
 }
 
 // newEndpoint returns a workload's endpoint, which is ready if the workload is ready. The Service
-// field publishNotReadyAddresses has no effect. In a headless Service, the endpoint's hostname is
-// the workload's name, if the name is a DNS label.
+// field publishNotReadyAddresses has no effect. In a headless Service, a workload name that is a
+// DNS label becomes the endpoint's hostname.
 func newEndpoint(svc *corev1.Service, w *decode.ExternalWorkload, addresses []string) discoveryv1.Endpoint {
 	ready := isReady(w)
 	e := discoveryv1.Endpoint{

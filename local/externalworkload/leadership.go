@@ -30,7 +30,7 @@ const (
 	// If writes for a Service fail manyFailures times in a row, which takes about four minutes, the
 	// writer logs an error.
 	manyFailures = 8
-	// readyCheck is the time between two checks whether ExternalWorkloads can be read.
+	// readyCheck is the time between two checks of whether ExternalWorkloads can be read.
 	readyCheck = time.Second
 	// maxChanges limits how many changed workloads are matched against the Services of a namespace.
 	// If more workloads have changed, the writer syncs all Services of the namespace, because
@@ -55,8 +55,8 @@ type leadership struct {
 	waiting map[federation.ServiceID]time.Time // start of the wait, by Service to sync
 	begun   map[federation.ServiceID]time.Time // start of the sync, by Service being synced
 	written map[federation.ServiceID]bool      // Services whose slices this leadership has written
-	// changes lists, for each namespace, the labels of changed workloads before and after each
-	// change. A list with more than maxChanges entries is incomplete.
+	// For each namespace, the labels of changed workloads before and after each change. A list with
+	// more than maxChanges entries is incomplete.
 	changes map[string][]map[string]string
 }
 
@@ -112,9 +112,9 @@ func (t *leadership) serviceChanged(svc federation.ServiceID) {
 	}
 }
 
-// workloadChanged records a changed workload. The before argument is nil for a new workload, and
-// the after argument is nil for a deleted workload. The affected Services are found later, in a
-// task for the namespace, because a namespace may have thousands of workloads and Services.
+// workloadChanged records a changed workload. The first argument is nil for a new workload, and the
+// second argument is nil for a deleted workload. The affected Services are found later, in a task
+// for the namespace, because a namespace may have thousands of workloads and Services.
 func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.mu.Lock()
 	for i, w := range []*decode.ExternalWorkload{before, after} {
@@ -170,9 +170,9 @@ func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	return written || t.cluster.ManagedSlices(svc) > 0
 }
 
-// pass returns one task for each Service to sync. For each namespace with changed workloads, pass
-// also returns a task that finds and queues the affected Services. The key of such a task has an
-// empty name.
+// pass returns one task for each Service to sync. For each namespace with changed workloads, there
+// is also a task that finds and queues the affected Services. The key of such a task has an empty
+// name.
 func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	if !t.ready() {
 		return lease.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
@@ -236,8 +236,8 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 // sync writes a Service's slices until the slices are correct, and reports whether a slice was
 // written. No write begins after the context has ended or the Lease is lost.
 //
-// The slices are listed first, and only the listed versions are updated or deleted. If a Service
-// has no slices and selects no workloads, sync sends no requests.
+// The slices are listed first, and only the listed versions are updated or deleted. For a Service
+// that has no slices and selects no workloads, no requests are sent.
 func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
 	svc := t.cluster.Selecting(name)
 	if svc == nil { // deleted; garbage collection removes its slices
@@ -299,8 +299,8 @@ func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 }
 
 // execute sends the writes of a plan, and usually stops at the first error. If the API server
-// rejects a slice as invalid, execute continues, but does not delete slices. While a slice is
-// rejected, other slices keep the endpoints that the rejected slice should receive.
+// rejects a slice as invalid, the other writes continue, but no slices are deleted. While a slice
+// is rejected, other slices keep the endpoints that the rejected slice should receive.
 func (t *leadership) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	versions := make(map[string]string) // by name of written slices; some slices are written twice
@@ -345,8 +345,8 @@ func (t *leadership) execute(work context.Context, p plan, name federation.Servi
 	return errors.Join(refused...)
 }
 
-// write writes one slice, and returns the slice as the API server stored it. For a deletion, write
-// returns its argument.
+// write writes one slice, and returns the slice as the API server stored it. For a deletion, the
+// result is the argument.
 func (t *leadership) write(
 	ctx context.Context, op operation, s *discoveryv1.EndpointSlice,
 ) (*discoveryv1.EndpointSlice, error) {

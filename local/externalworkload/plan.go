@@ -17,15 +17,14 @@ import (
 // plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// The move list contains updates that move endpoints to other slices. Updates in the move list
-	// are executed after the slices that receive the endpoints have been written.
+	// Updates that move endpoints to other slices. These updates are executed after the slices that
+	// receive the endpoints have been written.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// The instead map contains replacements for updates in the move list. A replacement is executed
-	// after the API server has rejected a slice, and keeps the endpoints that the update would move
-	// to other slices. If the ports of a slice change, kept endpoints would have the wrong ports,
-	// so the update has no replacement. No replacement exists for an update if the replacement
-	// would leave the slice unchanged.
+	// Replacements for updates in move. A replacement is executed after the API server has rejected
+	// a slice, and keeps the endpoints that the update would move to other slices. If the ports of
+	// a slice change, kept endpoints would have the wrong ports, so the update has no replacement.
+	// An update also has no replacement if the slice would stay unchanged.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
@@ -96,9 +95,9 @@ func (p *plan) pack(
 	p.order(svc, t, append(all, p.place(groups, spare)...))
 }
 
-// place assigns the remaining endpoints to spare slices, which keep none of their endpoints, and to
-// new slices. If the ports of a spare slice change, the endpoints of the slice stay together, and
-// remain in the slice if possible.
+// place assigns the remaining endpoints to spare slices and to new slices. A spare slice contains
+// no endpoint that can stay there with the slice's current ports. If the ports of a spare slice
+// change, its endpoints stay together, and stay in that slice if possible.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
 	home := make(map[string]int) // workload → index of its spare slice, minus len(spare)
 	for i, s := range spare {
@@ -221,7 +220,7 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	return x
 }
 
-// give finds the endpoints that move from a slice to other slices, and returns the other slices.
+// give finds the endpoints that move from a slice to other slices, and returns those slices.
 func (x *packed) give(to map[string]*packed) (others []*packed) {
 	if x.slice == nil {
 		return nil

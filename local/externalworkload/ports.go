@@ -17,7 +17,7 @@ import (
 // EndpointSlice API. With more ports, even a few workloads would need large slices.
 const maxPorts = 100
 
-// portsKey identifies a set of slice ports, in any order.
+// portsKey identifies a set of slice ports, regardless of their order.
 type portsKey string
 
 func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
@@ -62,7 +62,8 @@ func portsAt(
 	return list
 }
 
-// target identifies a port of a workload the way a Service does: by protocol, and by name or number.
+// target identifies a port of a workload in the way that a Service does: by protocol, and by name
+// or number.
 type target struct {
 	protocol corev1.Protocol
 	port     intstr.IntOrString

@@ -91,8 +91,8 @@ func (w *Writer) Changed(svc federation.ServiceID) {
 	}
 }
 
-// WorkloadChanged must be called after each change to an ExternalWorkload. The before argument is
-// nil for a new workload, and the after argument is nil for a deleted workload. WorkloadChanged
+// WorkloadChanged must be called after each change to an ExternalWorkload. The first argument is
+// nil for a new workload, and the second argument is nil for a deleted workload. WorkloadChanged
 // does not block.
 func (w *Writer) WorkloadChanged(before, after *decode.ExternalWorkload) {
 	if t := w.leading(); t != nil {
