@@ -32,8 +32,8 @@ type Status struct {
 }
 
 // NewCandidate returns the Candidate of a replica that is not the leader yet. The Candidate
-// replaces the Observe function of the Config. The what argument describes the objects that the
-// leader writes, for log messages.
+// replaces the Observe function of the Config. The first argument describes the leader's objects in
+// log messages.
 func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	s := &Candidate[T]{config: c, what: what, log: log, seen: Status{Since: time.Now()}}
 	s.config.Observe = s.observe

@@ -1,4 +1,4 @@
-// Package lease elects a leader among replicas with a Lease, and limits the rate of the leader's
+// Package lease uses a Lease to elect a leader among replicas, and limits the rate of the leader's
 // writes. The election uses client-go's leaderelection. Unlike leaderelection, package lease
 // guarantees that two replicas never write at the same time, even if a process is suspended or the
 // API server returns errors.
@@ -43,7 +43,7 @@
 //
 //   - A pass begins 50 ms after a change, to collect further changes. The time between passes is at
 //     least ten times the duration of a pass, but a pass always begins within a second of a change.
-//   - At most 32 writes are in progress at once, and at most 4 of them for the same link or
+//   - At most 32 writes are in progress at a time, and at most 4 of them for the same link or
 //     namespace. If the writes for one link or namespace hang, the writes for other links and
 //     namespaces continue. Writes alternate between links or namespaces, and within each link
 //     between its namespaces.

@@ -138,9 +138,9 @@ func (l *Loop[K]) Run(work context.Context) {
 	}
 }
 
-// rest waits until the next pass is due, and begins queued writes while it waits. The wait argument
-// is the delay without a change, and the batch argument is the delay after a change. Once its
-// context has ended, rest returns false.
+// rest waits until the next pass is due, and begins queued writes while it waits. The pass is due
+// after the wait duration. After a change, the pass is due within the batch duration. Once the
+// context has ended, the result is false.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
