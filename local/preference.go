@@ -56,8 +56,8 @@ func DefaultPreference() federation.Preference {
 }
 
 // SetPreference parses a value in the form that users write, and sets the field with the given name
-// in p. The name argument is prefer, min-ready, return-after or return-over, as in annotations and
-// flags. If the value is invalid, p stays unchanged, and the error describes the valid values.
+// in p. The possible names are prefer, min-ready, return-after and return-over, as in annotations
+// and flags. If the value is invalid, p stays unchanged, and the error describes the valid values.
 func SetPreference(p *federation.Preference, name, value string) error {
 	for _, f := range preferenceFields {
 		if f.name == name {
@@ -73,8 +73,7 @@ func SetPreference(p *federation.Preference, name, value string) error {
 }
 
 // preference returns a Service's preference, in which the default replaces missing and invalid
-// annotations. For a Service without annotations, preference returns the default itself, not a
-// copy.
+// annotations. For a Service without annotations, the result is the default itself, not a copy.
 func preference(svc *cluster.Service, gateway *federation.Preference) (p *federation.Preference, problems []string) {
 	p = gateway
 	for _, f := range preferenceFields {

@@ -139,9 +139,9 @@ func (p *profiles) about(t cluster.Topic) []*watched {
 	return slices.Collect(maps.Keys(p.topics[t]))
 }
 
-// publish builds the profile, and publishes a profile that has changed. If the again argument is
-// false, publish does not replace a published profile. If calls overlap, the last call reads the
-// newest objects.
+// publish builds the profile, and publishes it if it has changed. If again is false, a profile that
+// has already been published is not replaced. If calls overlap, the last call reads the newest
+// objects.
 func (w *watched) publish(build func(federation.ProfileKey) *federation.Profile, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
