@@ -283,8 +283,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts an explanation of package federation to a response. The problems and
-// failures arguments describe the explained service.
+// newExplanation converts an explanation of package federation to a response. The last two
+// arguments describe the explained service.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,

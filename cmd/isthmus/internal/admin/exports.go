@@ -68,7 +68,7 @@ type exportChange struct {
 // optional explanation.
 type trouble struct{ state, detail string }
 
-// over reports whether trouble a takes precedence over trouble b.
+// over is true if trouble a takes precedence over trouble b.
 func (a trouble) over(b trouble) bool {
 	order := []string{
 		"",
@@ -191,7 +191,7 @@ var unwritten = []plan.State{
 func (e *ExportsReport) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector. Collect sends metrics about exports and their states.
-// The label cluster is empty for all clusters that are not linked, because annotations may name any
+// The cluster label is empty for all clusters that are not linked, because annotations may name any
 // number of unlinked clusters.
 func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 	v := e.now.get().value

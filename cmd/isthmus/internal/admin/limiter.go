@@ -67,8 +67,8 @@ func (l *limiter) limit(next http.Handler) http.Handler {
 }
 
 // turn waits until the request can be handled. The caller must call the end function after handling
-// the request. If the request waits longer than l.wait, turn sends an error response and returns
-// false.
+// the request. If the request waits longer than l.wait, the client receives an error response, and
+// ok is false.
 func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
 	addr, _, _ := net.SplitHostPort(r.RemoteAddr)
 	from := l.count(addr, 1)

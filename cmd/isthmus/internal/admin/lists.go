@@ -151,7 +151,7 @@ func finder[T, A any](
 	}
 }
 
-// answer returns the JSON of the rows that match q in the list named clusters, services, streams or
+// answer returns, as JSON, the rows that match q in the given list: clusters, services, streams or
 // events.
 func (s *listSnapshot) answer(list string, q listQuery) ([]byte, error) {
 	find := s.lists[list]
@@ -187,7 +187,7 @@ type listQuery struct {
 // valid does not depend on the rows of the snapshot.
 var emptySnapshot = newListSnapshot(listContent{})
 
-// parseListQuery parses the query parameters q, sort, show, page and limit for the list named
+// parseListQuery parses the query parameters q, sort, show, page and limit for the given list:
 // clusters, services, streams or events.
 func parseListQuery(list string, v url.Values) (listQuery, error) {
 	q := listQuery{search: strings.ToLower(v.Get("q")), sort: v.Get("sort"), show: v.Get("show")}
@@ -273,8 +273,8 @@ func newList[T any](k *lineKind[T], lines []T) list[T] {
 	return l
 }
 
-// sorted returns the indices of lines, sorted with the comparison function in the order argument.
-// If order is nil, the indices are ascending.
+// sorted returns the indices of lines in the order that the comparison function defines. Without a
+// function, the indices are ascending.
 func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	all := make([]int, len(lines))
 	for i := range all {
