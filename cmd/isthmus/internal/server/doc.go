@@ -17,7 +17,7 @@
 //   - Isthmus adapts GOGC to the memory in use, unless the environment sets GOGC.
 //   - If the trace collector is unusable, Isthmus logs an error and continues without traces.
 //   - After a SIGTERM, the replica moves its proxies to other replicas before it stops serving. A
-//     second signal ends the process at once.
+//     second signal ends the process immediately.
 //   - At the end of a shutdown, the replica sends the remaining trace spans for at most half a
 //     second.
 //

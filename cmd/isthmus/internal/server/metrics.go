@@ -53,7 +53,7 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 // federationMetrics collects the numbers of members and endpoints of services. If byService is
-// true, federationMetrics also collects series for each service. The label cluster is empty for all
+// true, federationMetrics also collects series for each service. The cluster label is empty for all
 // clusters that are not linked, because annotations may name any number of unlinked clusters.
 func federationMetrics(t *federation.Table, byService bool) scraped {
 	return func(ch chan<- prometheus.Metric) {
@@ -65,7 +65,7 @@ func federationMetrics(t *federation.Table, byService bool) scraped {
 
 type linkStates = map[federation.ClusterName]federation.LinkState
 
-// clusterGauges returns a GaugeVec with the label cluster, and initializes the gauge of each linked
+// clusterGauges returns a GaugeVec with a cluster label, and initializes the gauge of each linked
 // cluster to 0.
 func clusterGauges(linked linkStates, name, help string) *prometheus.GaugeVec {
 	all := gauges(name, help, "cluster")
@@ -167,7 +167,7 @@ var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
 		"Only watched services are counted.",
 	[]string{"namespace", "service", "direction"}, nil)
 
-// tierMetrics collects the tiers in use for watched services with a preference. The label zone
+// tierMetrics collects the tiers in use for watched services with a preference. The zone label
 // names a zone of the local cluster, and is empty if the zone of the clients is unknown.
 func tierMetrics(t *federation.Table) scraped {
 	return func(ch chan<- prometheus.Metric) {

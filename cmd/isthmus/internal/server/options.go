@@ -295,8 +295,8 @@ func (o *options) reportFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
 }
 
-// accept validates the flags and sets missing values. If the user requests the version, accept
-// prints the version and returns true.
+// accept validates the flags and sets missing values. If the user requests the version, the method
+// prints the version, and done is true.
 func (o *options) accept(p cli.Process) (done bool, err error) {
 	switch {
 	case o.isVersion:

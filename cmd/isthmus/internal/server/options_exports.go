@@ -122,7 +122,7 @@ func parseSources(text string) (of exportSources, err error) {
 }
 
 // selects parses a label selector and returns a function that matches labels. If the selector is
-// empty, selects returns nil, because an empty value of the flag matches nothing.
+// empty, the result is nil, because an empty value of the flag matches nothing.
 func selects(selector string) (func(map[string]string) bool, error) {
 	parsed, err := labels.Parse(selector)
 	switch {

@@ -13,8 +13,8 @@ import (
 
 // reports provides callbacks that log changes in a replica and add some changes to the event log.
 // Each linked cluster and each namespace has a separate log limit, because all services may change
-// at once. All clusters that are not linked share one log limit, because annotations may name any
-// number of unlinked clusters.
+// at the same time. All clusters that are not linked share one log limit, because annotations may
+// name any number of unlinked clusters.
 type reports struct {
 	events     *admin.EventLog
 	clusters   *perName
@@ -47,7 +47,7 @@ func (r *reports) member(id federation.ServiceID, m federation.Member, s federat
 	log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
 }
 
-// refused writes a log line when Isthmus rejects addresses of a member.
+// refused is called when Isthmus rejects addresses of a member, and writes a log line.
 func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
 	r.clusters.logger(m.Cluster.String()).Warn("addresses of a cluster are rejected",
 		zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster),

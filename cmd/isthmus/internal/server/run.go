@@ -27,7 +27,7 @@ import (
 )
 
 // run runs a replica until a part fails or the process receives a signal. After a second signal,
-// run returns at once without stopping the parts.
+// the function returns immediately, without stopping the parts.
 func run(ctx context.Context, p cli.Process, o *options) error {
 	if done, err := o.accept(p); done || err != nil {
 		return err
@@ -268,8 +268,8 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 	return clusterstore.NewStore(client, o)
 }
 
-// run runs all parts until ctx ends or a part fails. If a part fails, run returns the error of this
-// part. The admin server starts before the other parts and stops after them. The clusters stop
+// run runs all parts until ctx ends or a part fails. If a part fails, the result is the error of
+// this part. The admin server starts before the other parts and stops after them. The clusters stop
 // after the last stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
@@ -320,7 +320,7 @@ func (r *replica) lastParts(l net.Listener) []part {
 // returns once the gRPC server has stopped.
 //
 // serve listens on the gRPC address only once the replica is ready, so that earlier connection
-// attempts fail at once and the client tries another replica.
+// attempts fail immediately and the client tries another replica.
 func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	began := time.Now()
 	for _, c := range r.clusters {
@@ -352,8 +352,8 @@ func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 }
 
 // checkListen returns an error if the replica cannot listen on an address. checkListen detects an
-// invalid address at startup instead of after the clusters have synced. checkListen closes the
-// listener again, because a replica must not listen before it is ready.
+// invalid address at startup instead of after the clusters have synced. checkListen then closes the
+// listener, because a replica must not listen before it is ready.
 func checkListen(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -368,7 +368,7 @@ type running struct {
 }
 
 // start runs each part in a separate goroutine until ctx ends or stop is called. If a part returns
-// earlier, start calls the fail function with the part's error.
+// earlier, the fail function is called with the part's error.
 func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel}

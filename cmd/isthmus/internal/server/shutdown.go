@@ -23,8 +23,8 @@ const (
 	// lastLimit is the maximum time after stopLimit for completing admin requests and sending trace
 	// spans.
 	lastLimit = 500 * time.Millisecond
-	// If a replica has had no streams for the duration goneAfter, it assumes that no proxy will
-	// reconnect. A proxy reconnects 0.1 s after its stream has ended.
+	// If a replica has had no streams for goneAfter, it assumes that no proxy will reconnect. A
+	// proxy reconnects 0.1 s after its stream has ended.
 	goneAfter = time.Second
 )
 
@@ -70,10 +70,10 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 }
 
 // run moves proxies to other replicas and then stops the server that listens on l. Each step has a
-// time limit, so that run returns in time, whatever clients do.
+// time limit, so that the method returns in time, whatever clients do.
 //
-// If no stream is open, run stops the server at once, unless s.always is set. The always field is
-// set in Pods, because some proxies may find only this replica through DNS while other replicas
+// If no stream is open, the server is stopped immediately, unless s.always is set. The always field
+// is set in Pods, because some proxies may find only this replica through DNS while other replicas
 // also shut down.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
@@ -86,8 +86,8 @@ func (s *shutdown) run(l *trackingListener) {
 }
 
 // handOver waits for s.delay, and then ends the open streams one by one over s.spread. If s.spread
-// is zero, the method stop ends the streams instead. Unless s.always is set, handOver returns as
-// soon as all proxies have disconnected.
+// is zero, the streams stay open until s.stop ends them. Unless s.always is set, handOver returns
+// as soon as all proxies have disconnected.
 func (s *shutdown) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.delay+s.spread)
 	var draining sync.WaitGroup

@@ -24,7 +24,7 @@ type parsed[T any] struct {
 	read func(string) (T, error)
 }
 
-// parse adds a flag whose value the read function parses. Errors from the read function must
+// parse adds a flag, whose value is parsed with the given function. Errors from the function must
 // describe the valid values of the flag.
 func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string) (T, error), usage string) {
 	p := &parsed[T]{to: to, read: read}

@@ -348,7 +348,7 @@ func (e *exporter) World() (plan.World, bool) {
 	return w, true
 }
 
-// Writer returns the writer, or nil if --exports is plan.
+// Writer returns the writer, or nil with --exports=plan.
 func (e *exporter) Writer() *exports.Writer { return e.writer }
 
 // Notes returns messages for users about Linkerd's service mirrors.
