@@ -70,8 +70,8 @@ const SlowAfter = time.Second
 // credential plugin in the kubeconfig can keep a function from returning in time.
 const afterLimit = time.Second
 
-// Await calls the function work and returns its error. After a second, Await prints "waiting" and
-// the purpose, such as " for the replicas". If the function is still running a second after ctx has
+// Await calls a function and returns its error. After a second, Await prints "waiting" and the
+// purpose, such as " for the replicas". If the function is still running a second after ctx has
 // ended, Await returns the error of ctx, and the caller must not use the results of the function.
 func (p Process) Await(ctx context.Context, purpose string, work func() error) error {
 	done := make(chan error, 1)

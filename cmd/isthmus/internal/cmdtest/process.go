@@ -37,7 +37,7 @@ func (o *Output) Write(b []byte) (int, error) {
 	return o.b.Write(b)
 }
 
-// Await waits up to a minute until the output contains the string want, and returns all output.
+// Await waits up to a minute until the output contains the wanted string, and returns all output.
 func (o *Output) Await(t *testing.T, want string) string {
 	t.Helper()
 	limit := time.After(time.Minute)
@@ -95,8 +95,8 @@ func Get(client *http.Client, url string) string {
 	return strings.TrimSpace(string(body))
 }
 
-// Eventually waits up to a minute until f returns true. The what argument describes the condition
-// in the failure message.
+// Eventually waits up to a minute until f returns true. The failure message contains the given
+// description of the condition.
 func Eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	limit := time.After(time.Minute)

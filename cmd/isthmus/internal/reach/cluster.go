@@ -50,9 +50,9 @@ func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 	return api, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, err
 }
 
-// Config returns the client configuration of the cluster, including credentials. Clients must limit
-// the number of elements in protobuf responses themselves, because [guard.Sized] limits only their
-// size.
+// Config returns the client configuration of the cluster, including credentials. Clients themselves
+// must limit the number of elements in protobuf responses, because [guard.Sized] limits only the
+// size of responses.
 func (c *Cluster) Config() *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.WrapTransport = guard.Sized

@@ -55,7 +55,7 @@ type forwarder struct {
 // newForwarder returns a forwarder that starts connecting to the API server in the background.
 func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	f := &forwarder{dialing: ctx, pod: pod, port: port, ended: make(chan struct{}), failed: make(chan struct{})}
-	// Client-go's logs are discarded, because explain returns the same errors.
+	// Client-go's logs are discarded, because f.explain returns the same errors.
 	lifetime := klog.NewContext(pod.cluster.lifetime, klog.Logger{})
 	var err error
 	f.ports, err = portforward.NewOnAddressesForStreamingWithContext(lifetime, f, []string{"127.0.0.1"},
@@ -179,7 +179,7 @@ func (s errorStream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// over reports whether new connections need a new forwarder.
+// over is true if new connections need a new forwarder.
 func (f *forwarder) over() bool {
 	select {
 	case <-f.ended:
@@ -208,7 +208,7 @@ func (f *forwarder) awaitReason(err error) {
 }
 
 // explain returns the reason why a connection failed, as a [BrokenError]. If the forwarder still
-// works, explain returns err.
+// works, the result is err.
 func (f *forwarder) explain(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
