@@ -33,8 +33,8 @@ func main() {
 }
 
 // calledAs returns the program's name for messages, and additional arguments that depend on the
-// name of the executable. kubectl runs kubectl-isthmus for "kubectl isthmus", and
-// kubectl_complete-isthmus for its shell completion.
+// name of the executable. kubectl runs kubectl-isthmus for "kubectl isthmus", and runs
+// kubectl_complete-isthmus to complete arguments in a shell.
 func calledAs(file string) (name string, first []string) {
 	switch strings.TrimSuffix(filepath.Base(file), ".exe") {
 	case "kubectl-isthmus":

@@ -124,7 +124,7 @@ func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
 }
 
 // age formats the time that has passed since the given time, as kubectl does. For the zero time,
-// age returns "".
+// the result is "".
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""

@@ -161,8 +161,8 @@ func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	t.writeUnder(b, "\n")
 }
 
-// objectsOf returns the number of cached objects of the first of the given resources that the
-// replica reads.
+// objectsOf finds the first of the given resources that the replica reads, and returns the number
+// of cached objects of that resource.
 func objectsOf(c *adminapi.Cluster, names ...string) string {
 	for _, name := range names {
 		for _, r := range c.Resources {

@@ -28,8 +28,8 @@
 //     client does not receive the requested endpoints. "isthmus check" also exits with 1 if a check
 //     failed.
 //   - "isthmus get" and "isthmus profile" open one stream. When the stream ends, the commands
-//     explain its gRPC status and how a proxy reacts to it, and exit with 1. The commands exit with
-//     0 on a signal and, with --once, after the first state.
+//     explain the stream's gRPC status and how a proxy reacts to it, and then exit with 1. The
+//     commands exit with 0 on a signal and, with --once, after the first state.
 //   - "isthmus clusters --watch" continues while the replica is unreachable. A signal ends the
 //     command with exit code 0.
 //   - The commands apply messages as a proxy does. A message that violates the API is reported on

@@ -42,8 +42,8 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	})
 }
 
-// ask calls a function for each replica. The description argument names the requested pages in
-// messages.
+// ask calls a function for each replica. Messages contain the given description of the requested
+// pages.
 func ask[T any](
 	ctx context.Context, p cli.Process, t *Target, description string,
 	one func(context.Context, reach.Replica, *T) (Origin, error),
@@ -203,7 +203,7 @@ func pageOf(path string) string {
 	return page
 }
 
-// pageError reports a status other than OK or a page that cannot be decoded.
+// pageError reports that the status of a response is not OK, or that the page cannot be decoded.
 type pageError struct {
 	status  int
 	what    string // the problem

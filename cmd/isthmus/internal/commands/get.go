@@ -79,7 +79,7 @@ func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
 // apply applies a message as a proxy does. The first add message replaces the state. A remove
 // message before the first add message is ignored. An empty add is dropped. If a part of the
-// message is invalid, apply uses the rest and returns an error.
+// message is invalid, the rest is applied, and the result is an error.
 func (s *getState) apply(u *pb.Update) error {
 	switch u := u.GetUpdate().(type) {
 	case *pb.Update_Add:

@@ -75,9 +75,8 @@ func (f facts) differences(other facts) (lines []string) {
 	return lines
 }
 
-// compared returns a summary of the differences for a heading, and one line per difference. If the
-// argument unchecked is not empty, the summary contains it as the reason why no pages were
-// compared.
+// compared returns a summary of the differences for a heading, and one line per difference. If no
+// pages were compared, the summary contains the given reason.
 func compared(others []adminapi.OtherReplica, unchecked string) (summary string, lines []string) {
 	if unchecked != "" {
 		return "; not checked: " + unchecked, nil

@@ -92,7 +92,7 @@ func (n serviceName) matches(service string) bool {
 }
 
 // chosen returns the services that match at least one of the names, and the names that match no
-// service. Without names, chosen returns all services.
+// service. Without names, all services are returned.
 func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Service, missing []string) {
 	if len(names) == 0 {
 		return append([]adminapi.Service{}, all...), nil

@@ -29,7 +29,7 @@ const batchWindow = 50 * time.Millisecond
 // state is the state of a proxy after the messages received on one stream.
 type state[M any] interface {
 	// apply changes the state according to a message. If the message is one that servers must not
-	// send, apply returns an error.
+	// send, the result is an error.
 	apply(*M) error
 	started() bool
 	// output returns the state for -o json, and table returns the state as a table.

@@ -145,7 +145,7 @@ func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (link
 }
 
 // weigh prints the effect of the change on each service. If a cordon would leave a service without
-// endpoints, weigh returns an error, unless --last-resort or --force is set.
+// endpoints, the result is an error, unless --last-resort or --force is set.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	replicas, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
 	switch {

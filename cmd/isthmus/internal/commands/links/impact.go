@@ -41,8 +41,8 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 }
 
 // showImpacts prints the effect of a change on each service. The verb %s in the title is replaced
-// with the name of the cluster. If the argument back is true, the cluster returns to service, and
-// only the current endpoints are printed.
+// with the name of the cluster. If the cluster returns to service (back is true), only the current
+// endpoints are printed.
 func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
 	if len(list) == 0 {
 		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)
@@ -67,8 +67,8 @@ func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
 }
 
 // impacts merges the responses of replicas. Each proxy is connected to only one replica. If several
-// replicas report the same port, impacts adds up the streams and keeps the result with the fewest
-// endpoints. Services that lose all endpoints come first.
+// replicas report the same port, their streams are added up, and the result with the fewest
+// endpoints is kept. Services that lose all endpoints come first.
 func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	type port struct {
 		service string

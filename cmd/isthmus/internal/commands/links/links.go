@@ -33,7 +33,7 @@ func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
 // replica.
 var oneReplica = [][2]string{{"admin", "pod"}}
 
-// work carries out and reports the steps of a command. With --dry-run, work only reports the steps.
+// work carries out and reports the steps of a command. With --dry-run, the steps are only reported.
 type work struct {
 	p   cli.Process
 	out io.Writer // receives the reports
@@ -53,7 +53,7 @@ func (w *work) do(ctx context.Context, c *cluster, verb, object string, step fun
 	return nil
 }
 
-// wait runs a function. After a second, wait prints what the command is waiting for.
+// wait runs a function. After a second, the method prints what the command is waiting for.
 func (w *work) wait(what string, f func() error) error {
 	return w.p.Await(context.Background(), ": "+what, f)
 }
@@ -73,13 +73,13 @@ func (w *work) warn(format string, args ...any) {
 const pollEvery = 500 * time.Millisecond
 
 // lacks describes the part of the awaited change that a replica's page does not show yet. If the
-// page shows the whole change, the description is "". If the page will never show the change, lacks
-// returns an error.
+// page shows the whole change, the description is "". If the page will never show the change, the
+// result is an error.
 type lacks func(adminapi.Clusters) (string, error)
 
 // awaitReplicas waits until the pages of all replicas show the awaited change. If no replica
-// responds to the first request, awaitReplicas returns an error at once, because there may be no
-// replica.
+// responds to the first request, awaitReplicas returns an error immediately, because there may be
+// no replica.
 func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string, page lacks) error {
 	return w.p.Await(context.Background(), fmt.Sprintf(" until every replica %s, for up to %v", what, t.Timeout),
 		func() error {

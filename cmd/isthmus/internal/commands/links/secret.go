@@ -94,7 +94,7 @@ func (c *linkContent) toSecret(existing *corev1.Secret, namespace string) (*core
 var errChanged = errors.New("another user has changed the credentials in the meantime: run the command again")
 
 // write creates or updates the link Secret and returns the written Secret. Changes that other
-// clients make at the same time are kept. If the credentials have changed, write returns
+// clients make at the same time are kept. If the credentials have changed, the error is
 // [errChanged].
 func (c *linkContent) write(
 	ctx context.Context, local *cluster, namespace string, existing *corev1.Secret,
@@ -125,8 +125,8 @@ func (c *linkContent) write(
 const tryTimeout = 10 * time.Second
 
 // try asks a link's API server for the user name that belongs to the link's credentials. If
-// replicas could not use the credentials, try returns an error. If the server is unreachable from
-// this machine, try only prints a warning.
+// replicas could not use the credentials, the result is an error. If the server is unreachable from
+// this machine, the method only prints a warning.
 func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error {
 	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
 	if err != nil {

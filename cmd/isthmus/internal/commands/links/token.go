@@ -28,7 +28,8 @@ const (
 
 const placeholder = "TOKEN"
 
-// linkKey identifies the link that a token belongs to. No two links of any clusters share a key.
+// linkKey identifies the link that a token belongs to. No two links have the same key, even in
+// different clusters.
 type linkKey struct {
 	link, namespace string
 	by              types.UID

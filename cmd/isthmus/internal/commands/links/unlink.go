@@ -269,7 +269,7 @@ func accountTokens(
 }
 
 // run deletes the tokens, and the account with its permissions. If another Secret contains a token
-// of the account, run keeps the account, because another link may use that token. run also keeps
+// of the account, the account is kept, because another link may use that token. run also keeps
 // objects that "isthmus link" did not create.
 func (r *revocation) run(ctx context.Context, w *work) error {
 	if r == nil {
