@@ -57,7 +57,7 @@ type head struct {
 	Checksum string    `json:"checksum"` // SHA-256 of all parts
 }
 
-// generation holds the metadata of one copy of a cluster.
+// generation holds the metadata of one complete or incomplete copy of a cluster.
 type generation struct {
 	head           // zero if the annotation is invalid
 	names []string // of the ConfigMaps, in the order of the parts
@@ -65,8 +65,14 @@ type generation struct {
 
 func (g *generation) complete() bool { return len(g.names) == g.Parts }
 
-// mayGrow reports whether a leader may still be writing an incomplete generation.
+// mayGrow reports whether another replica may still be writing an incomplete generation.
 func (g *generation) mayGrow() bool { return !g.complete() && time.Since(g.Written).Abs() <= readyFor }
+
+// fromFuture reports whether the generation claims to be written, or the outage to have started, later
+// than differing clocks explain.
+func (g *generation) fromFuture() bool {
+	return max(time.Until(g.Written), time.Until(g.Lost)) > maxClockDifference
+}
 
 // tooOld reports whether the outage started at least maxAge ago, or appears to start at least
 // maxAge in the future.

@@ -36,7 +36,11 @@ const (
 	failedPause    = time.Minute      // how long a replica waits after a failed list or deletion
 	leadTime       = time.Minute      // how long a replica tries to become the leader and to do the leader's work
 	requestTimeout = 10 * time.Second // limits a request
+	maxAttempts    = 3                // to write or to delete a ConfigMap
+	attemptPause   = time.Second      // before a failed request is repeated
 	writeRate      = 4                // ConfigMaps written per second
+
+	maxClockDifference = time.Minute // between replicas
 
 	firstRetry, maxRetry = 10 * time.Second, 10 * time.Minute // pauses after a copy could not be written
 )
@@ -132,6 +136,8 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 	switch {
 	case g.Parts == 0:
 		return nil, clusterstore.UnusableCopy("its annotation " + headAnnotation + " can't be read")
+	case g.fromFuture():
+		return nil, clusterstore.UnusableCopy("its time is in the future: check the clocks of the nodes")
 	case g.tooOld(c.o.MaxAge):
 		return nil, clusterstore.UnusableCopy(fmt.Sprintf(
 			"the cluster became stale at %s, more than %v (--cache-max-age) from now",
@@ -182,7 +188,7 @@ func (c *Copies) Run(ctx context.Context) error {
 	for pace.Sleep(ctx, lookEvery) {
 		links, listed := c.caches()
 		due := c.note(links) && c.problem == nil || !time.Now().Before(c.next)
-		if listed && due && !c.plan(ctx, links, cached).empty() {
+		if listed && due && !c.plan(ctx, links, false).empty() {
 			if err := c.campaign(ctx); err != nil {
 				return err
 			}
@@ -212,16 +218,20 @@ func (c *Copies) note(links []clusterstore.LinkedCache) (due bool) {
 }
 
 type work struct {
-	write  []clusterstore.LinkedCache
-	remove []*generation
-	room   int // bytes that new copies may have
+	unusable []*generation // deleted before copies are written
+	write    []clusterstore.LinkedCache
+	remove   []*generation // deleted after copies are written
+	room     int           // bytes that new copies may have
 }
 
-func (w *work) empty() bool { return len(w.write)+len(w.remove) == 0 }
+func (w *work) empty() bool { return len(w.unusable)+len(w.write)+len(w.remove) == 0 }
 
-// plan lists the copies, and decides which copies to write and which to delete. The version
-// argument is the resource version for the list request.
-func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, version string) *work {
+// plan lists the copies, and decides which copies to write and which to delete.
+func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, leading bool) *work {
+	version := cached
+	if leading {
+		version = newest
+	}
 	all, err := c.list(ctx, clusterLabel, version)
 	if ctx.Err() != nil { // err is not a problem of the API server
 		return &work{}
@@ -239,13 +249,14 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, ver
 		c.next = time.Now().Add(failedPause)
 		return &work{}
 	}
-	return c.decide(all, links)
+	return c.decide(all, links, leading)
 }
 
 // decide compares the generations with the links, beginning with the newest generation. A
 // generation is up to date if it was written during the current outage, from the cluster that the
-// link currently names.
-func (c *Copies) decide(all []*generation, links []clusterstore.LinkedCache) *work {
+// link currently names. The leader deletes all incomplete generations, because no other replica
+// writes at the same time.
+func (c *Copies) decide(all []*generation, links []clusterstore.LinkedCache, leading bool) *work {
 	w := &work{room: maxAll}
 	linked := make(map[federation.ClusterName]*clusterstore.LinkedCache)
 	for i := range links {
@@ -255,12 +266,13 @@ func (c *Copies) decide(all []*generation, links []clusterstore.LinkedCache) *wo
 	for _, g := range all {
 		l := linked[g.Cluster]
 		switch {
+		case g.mayGrow() && !leading:
+		case !g.complete(), g.fromFuture():
+			w.unusable = append(w.unusable, g)
 		case l == nil, current[g.Cluster] != nil, g.tooOld(c.o.MaxAge), isOver(g, l):
 			w.remove = append(w.remove, g)
-		case g.complete():
+		default:
 			current[g.Cluster] = g
-		case !g.mayGrow():
-			w.remove = append(w.remove, g)
 		}
 	}
 	for _, l := range links {
@@ -309,7 +321,8 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 		return
 	}
 	c.note(links)
-	w := c.plan(ctx, links, newest)
+	w := c.plan(ctx, links, true)
+	w.room -= c.remove(ctx, leader, w.unusable)
 	for _, l := range w.write {
 		links, _ = c.caches()
 		c.note(links)
@@ -318,6 +331,7 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 			continue
 		}
 		n, err := c.write(ctx, leader, &l, w.room)
+		w.room -= n
 		switch {
 		case errors.Is(context.Cause(ctx), context.Canceled): // the replica stops
 			return
@@ -329,26 +343,20 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 			c.o.Log.Info("saved a copy of an unreachable cluster: replicas that start now serve this copy",
 				zap.Stringer("cluster", l.Cluster), zap.Int("bytes", n))
 			o.copied = true
-			w.room -= n
 		}
 		if ctx.Err() != nil {
 			return
 		}
 	}
-	for _, g := range w.remove {
-		if err := c.remove(ctx, leader, g); err != nil {
-			c.o.Log.Warn("a copy of a cluster could not be deleted",
-				zap.Stringer("cluster", g.Cluster), zap.Error(err))
-			c.next = time.Now().Add(failedPause)
-		}
-	}
+	c.remove(ctx, leader, w.remove)
 }
 
-// write stores a copy of a linked cluster, and returns the size of the copy in bytes. If the copy
-// has more bytes than the room argument allows, write returns an error.
+// write stores a copy of a linked cluster. Even if write returns an error, n is the number of bytes
+// that may be stored. If the copy has more bytes than the room argument allows, write returns an
+// error and stores nothing.
 func (c *Copies) write(
 	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, room int,
-) (int, error) {
+) (n int, err error) {
 	written := time.Now() // if the outage ends during Copy, isOver compares with an earlier time
 	lists, err := l.Copy(maxCopy)
 	if err != nil {
@@ -362,18 +370,33 @@ func (c *Copies) write(
 		return 0, fmt.Errorf("all copies together would be larger than %d MiB", maxAll>>20)
 	}
 	for _, m := range parts {
+		n += len(m.BinaryData[partKey])
 		err := c.request(ctx, leader, func(ctx context.Context) error {
 			_, err := c.o.Client.ConfigMaps(c.o.Namespace).Create(ctx, m, metav1.CreateOptions{})
 			return err
 		})
-		if err != nil {
-			return 0, fmt.Errorf("write ConfigMap %s: %w", m.Name, err)
+		if err != nil && !apierrors.IsAlreadyExists(err) { // a failed attempt may have stored the ConfigMap
+			return n, fmt.Errorf("write ConfigMap %s: %w", m.Name, err)
 		}
 	}
-	return h.Bytes, nil
+	return n, nil
 }
 
-func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, g *generation) error {
+// remove deletes generations, and returns the size in bytes of the generations that could not be
+// deleted.
+func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, list []*generation) (remaining int) {
+	for _, g := range list {
+		if err := c.removeOne(ctx, leader, g); err != nil {
+			c.o.Log.Warn("a copy of a cluster could not be deleted",
+				zap.Stringer("cluster", g.Cluster), zap.Error(err))
+			c.next = time.Now().Add(failedPause)
+			remaining += g.Bytes
+		}
+	}
+	return remaining
+}
+
+func (c *Copies) removeOne(ctx context.Context, leader *lease.Leadership, g *generation) error {
 	for _, name := range g.names {
 		err := c.request(ctx, leader, func(ctx context.Context) error {
 			return c.o.Client.ConfigMaps(c.o.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
@@ -385,16 +408,22 @@ func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, g *genera
 	return nil
 }
 
-// request sends a request while this replica is the leader.
-func (c *Copies) request(ctx context.Context, leader *lease.Leadership, send func(context.Context) error) error {
-	if err := c.limiter.Wait(ctx); err != nil {
-		return err
+// request sends a request while this replica is the leader, and repeats a failed request.
+func (c *Copies) request(ctx context.Context, leader *lease.Leadership, send func(context.Context) error) (err error) {
+	for range maxAttempts {
+		if err := c.limiter.Wait(ctx); err != nil {
+			return err
+		}
+		err = leader.Write(func(ctx context.Context) error {
+			ctx, stop := context.WithTimeout(ctx, requestTimeout)
+			defer stop()
+			return send(ctx)
+		})
+		if err == nil || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || !pace.Sleep(ctx, attemptPause) {
+			break
+		}
 	}
-	return leader.Write(func(ctx context.Context) error {
-		ctx, stop := context.WithTimeout(ctx, requestTimeout)
-		defer stop()
-		return send(ctx)
-	})
+	return err
 }
 
 func (c *Copies) publish() {

@@ -43,6 +43,8 @@ type world struct {
 	closed chan struct{}
 	lists  atomic.Int32 // of ConfigMaps
 	refuse atomic.Int32 // number of writes of ConfigMaps that will fail
+	lose   atomic.Int32 // number of writes of ConfigMaps whose responses will be lost
+	keep   atomic.Bool  // makes deletions of ConfigMaps fail
 
 	mu      sync.Mutex
 	created []string     // names of the created ConfigMaps
@@ -74,7 +76,7 @@ func (w *world) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// requests counts lists of ConfigMaps and makes writes of ConfigMaps fail.
+// requests counts lists of ConfigMaps and makes requests for ConfigMaps fail.
 type requests struct {
 	http.RoundTripper
 	*world
@@ -86,6 +88,14 @@ func (r requests) RoundTrip(request *http.Request) (*http.Response, error) {
 		r.lists.Add(1)
 	case ofConfigMaps && request.Method == http.MethodPost && r.refuse.Add(-1) >= 0:
 		return nil, errors.New("refused")
+	case ofConfigMaps && request.Method == http.MethodPost && r.lose.Add(-1) >= 0:
+		response, err := r.RoundTripper.RoundTrip(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return nil, errors.New("lost")
+	case request.Method == http.MethodDelete && r.keep.Load():
+		return nil, errors.New("not deleted")
 	}
 	return r.RoundTripper.RoundTrip(request)
 }
@@ -745,33 +755,38 @@ func TestReadWhileWriting(t *testing.T) {
 	})
 }
 
-// TestFuture checks that a copy with a time in the future is not used. A copy with a time in the
-// future is stored no longer than a copy with a time in the past.
+// put stores the first ConfigMaps of a generation of the cluster east. Times are relative to now.
+func (w *world) put(server string, written, lost time.Duration, data []byte, parts int) {
+	w.t.Helper()
+	c := &clusterstore.Copy{Lists: map[string][]byte{"pods": data}}
+	c.CopiedCluster = clusterstore.CopiedCluster{Cluster: "east", Server: server, Lost: time.Now().Add(lost)}
+	_, list := pack(c, time.Now().Add(written))
+	for _, m := range list[:parts] {
+		m.Namespace = "linkerd"
+		if err := w.Put(m); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// TestFuture checks that a copy with a time more than a minute in the future is neither read nor
+// stored.
 func TestFuture(t *testing.T) {
 	for name, x := range map[string]struct {
 		written, lost time.Duration // relative to now
 		parts         int           // number of stored ConfigMaps, out of two
-		want          string
 	}{
-		"incomplete": {written: readyFor + time.Hour, parts: 1, want: "incomplete"},
-		"complete":   {written: 100 * 365 * day, lost: 100 * 365 * day, parts: 2, want: "--cache-max-age"},
+		"incomplete": {written: readyFor + time.Hour, parts: 1},
+		"complete":   {written: 100 * 365 * day, lost: 100 * 365 * day, parts: 2},
+		"written":    {written: 2 * time.Hour, parts: 2},
+		"lost":       {lost: 2 * time.Hour, parts: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withReplica(t, func(t *testing.T, w *world, a *replica) {
-				c := &clusterstore.Copy{Lists: map[string][]byte{"pods": random(maxPart)}}
-				c.CopiedCluster = clusterstore.CopiedCluster{
-					Cluster: "east", Server: "api.example", Lost: time.Now().Add(x.lost),
-				}
-				a.set("east", cluster.Pending, nil)
-				_, list := pack(c, time.Now().Add(x.written))
-				for _, m := range list[:x.parts] {
-					m.Namespace = "linkerd"
-					if err := w.Put(m); err != nil {
-						t.Fatal(err)
-					}
-				}
+				a.set("east", cluster.Ready, nil)
+				w.put("api.example", x.written, x.lost, random(maxPart), x.parts)
 				_, err := a.Read(t.Context(), "east")
-				if err == nil || !isUnusable(err) || !strings.Contains(err.Error(), x.want) {
+				if err == nil || !isUnusable(err) || !strings.Contains(err.Error(), "in the future") {
 					t.Errorf("read: %v", err)
 				}
 				wait(time.Minute)
@@ -779,6 +794,37 @@ func TestFuture(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFutureWhileStale checks that a copy from the future neither counts as the copy of an outage
+// nor delays the copy. The clocks of replicas may differ by less than a minute.
+func TestFutureWhileStale(t *testing.T) {
+	for _, server := range []string{"api.example", "other.example"} {
+		t.Run(server, func(t *testing.T) {
+			withReplica(t, func(t *testing.T, w *world, a *replica) {
+				w.put(server, 2*time.Hour, 0, []byte("future"), 1)
+				a.set("east", cluster.Stale, []byte("good"))
+				wait(2 * time.Minute)
+				w.copied("east:1")
+				if found, err := a.Read(t.Context(), "east"); err != nil || string(found.Lists["pods"]) != "good" {
+					t.Errorf("read: %v, %v", found, err)
+				}
+				a.missing(t, "")
+			})
+		})
+	}
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
+		w.put("api.example", maxClockDifference-time.Second, maxClockDifference-time.Second, []byte("near"), 1)
+		if found, err := a.Read(t.Context(), "east"); err != nil || string(found.Lists["pods"]) != "near" {
+			t.Errorf("read: %v, %v", found, err)
+		}
+		a.set("east", cluster.Stale, nil)
+		wait(10 * time.Minute)
+		if n := w.writes(); n != 0 {
+			t.Errorf("%d ConfigMaps were written", n)
+		}
+		w.copied("east:1")
+	})
 }
 
 // TestLongServer checks that a head that is too long for readers is not written.
@@ -873,16 +919,66 @@ func TestTwoAddresses(t *testing.T) {
 	})
 }
 
-// TestRefusedWrite checks that a cluster is copied again after a pause if a write fails.
+// TestRepeatedWrite checks that single failed writes do not fail a copy. A failed write may have
+// stored its ConfigMap.
+func TestRepeatedWrite(t *testing.T) {
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
+		w.before = func(string) { w.refuse.Store(1) }
+		w.lose.Store(1)
+		a.set("east", cluster.Stale, random(2*maxPart))
+		wait(lostFor + 15*time.Second)
+		w.copied("east:3")
+		a.missing(t, "")
+		if n := a.logs.FilterLevelExact(zapcore.WarnLevel).Len(); n != 0 {
+			t.Errorf("%d warnings", n)
+		}
+	})
+}
+
+// TestBoundsAfterFailures checks that incomplete copies count toward the limit of all copies until
+// they are deleted.
+func TestBoundsAfterFailures(t *testing.T) {
+	withReplica(t, func(t *testing.T, w *world, a *replica) {
+		w.keep.Store(true)
+		w.before = func(name string) {
+			if strings.HasSuffix(name, fmt.Sprint("-", maxParts-1)) {
+				w.refuse.Store(maxAttempts)
+			}
+		}
+		large := random(maxCopy - 1000)
+		for i := range 5 {
+			a.set(federation.ClusterName(fmt.Sprint("large-", i)), cluster.Stale, large)
+		}
+		for range 2 {
+			wait(time.Minute)
+			if n := len(w.configMaps()); n > maxAll/maxPart+1 {
+				t.Fatalf("%d ConfigMaps", n)
+			}
+		}
+		for i := range 4 {
+			a.forget(federation.ClusterName(fmt.Sprint("large-", i)))
+		}
+		w.mu.Lock()
+		w.before = nil
+		w.mu.Unlock()
+		w.keep.Store(false)
+		wait(maxRetry + 2*time.Minute)
+		w.copied(fmt.Sprintf("large-4:%d", maxParts))
+		a.missing(t, "")
+	})
+}
+
+// TestRefusedWrite checks that a cluster is copied again after a pause if a write fails repeatedly.
+// The incomplete copy is deleted first.
 func TestRefusedWrite(t *testing.T) {
 	withReplica(t, func(t *testing.T, w *world, a *replica) {
 		w.before = func(name string) {
 			if strings.HasSuffix(name, "-02") {
-				w.refuse.Store(1) // the third write
+				w.refuse.Store(maxAttempts) // the third write
 			}
 		}
 		a.set("east", cluster.Stale, random(2*maxPart))
-		wait(lostFor + 5*time.Second)
+		wait(lostFor + 8*time.Second)
 		w.copied("east:2/3")
 		if all := a.Status().Missing; len(all) != 1 || !strings.Contains(all[0].Reason, "refused") {
 			t.Errorf("missing %+v", all)
@@ -891,7 +987,7 @@ func TestRefusedWrite(t *testing.T) {
 		w.before = nil
 		w.mu.Unlock()
 		wait(firstRetry + 5*time.Second)
-		w.copied("east:2/3", "east:3")
+		w.copied("east:3")
 		a.missing(t, "")
 		wait(2 * time.Minute)
 		w.copied("east:3")
@@ -906,7 +1002,7 @@ func TestStopDuringList(t *testing.T) {
 		a.stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if !a.plan(ctx, nil, newest).empty() || a.Status().Error != "" || a.logs.Len() > 0 {
+		if !a.plan(ctx, nil, true).empty() || a.Status().Error != "" || a.logs.Len() > 0 {
 			t.Errorf("error %q, %d messages", a.Status().Error, a.logs.Len())
 		}
 	})

@@ -13,19 +13,25 @@
 //   - A cluster is copied once per outage, after the cluster has been stale for 10 s. A replica
 //     tries to acquire the Lease only while it has copies to write or to delete. A copy is always
 //     written by a replica that has cached the cluster.
-//   - A generation is a complete copy, and consists of 1 to 19 ConfigMaps that never change. An
-//     older generation is deleted only after a newer generation is complete. Incomplete generations
-//     are never read.
+//   - A generation is the result of one attempt to copy a cluster, and consists of up to 19
+//     ConfigMaps that never change. A generation is complete if all its ConfigMaps exist.
+//     Incomplete generations are never read. The leader deletes incomplete generations before it
+//     writes a copy. An older complete generation is deleted only after a newer generation is
+//     complete.
+//   - Running replicas do not verify the contents of stored copies. If a complete generation is
+//     damaged, it still counts as a copy and replaces the older generation. A starting replica
+//     rejects the damaged generation.
 //   - A copy is deleted when its cluster has been ready for a minute, when its link has been
 //     removed, or when the copy reaches the maximum age.
 //   - The size of a copy is limited to 16 MiB, and the total size of all copies is limited to 64
-//     MiB. While a cluster is being copied again, its older copy does not count toward the total.
+//     MiB. Complete copies that are about to be replaced or deleted do not count toward the total.
 //     If the copy of a cluster would exceed a size limit, the cluster is not copied, and
 //     [Copies.Status] and the metrics report the cluster.
-//   - A replica writes at most 4 ConfigMaps per second. If a copy cannot be written, the cluster is
-//     copied again after a pause of 10 s to 10 min.
-//   - The clocks of replicas may differ by up to a minute. If the clocks differ by more than a
-//     minute, a copy may be deleted late, or written an extra time.
+//   - A replica writes at most 4 ConfigMaps per second, and retries a failed write twice. If a copy
+//     cannot be written, the cluster is copied again after a pause of 10 s to 10 min.
+//   - The clocks of replicas may differ by up to a minute. A copy with a time more than a minute in
+//     the future is not read and is deleted. If the clocks differ by more than a minute, a copy may
+//     be deleted early or late, or written an extra time.
 //   - A copy never contains credentials. Any user with permission to write ConfigMaps in the
 //     namespace of Isthmus can forge a copy. A replica checks the size, structure, checksum and age
 //     of a copy, and decodes the copy exactly like a response from a linked cluster. At most four
