@@ -552,7 +552,7 @@ func (l *link) noteFailures() {
 		l.failures++
 		r.replaceAt = now.Add(panics.PauseAfter(l.failures))
 		l.log.Warn("a panic stopped the lists and watches of a cluster; "+
-			"Isthmus serves the cached endpoints until it has replaced the cluster", zap.Time("at", r.replaceAt))
+			"Isthmus serves the cached endpoints until it can watch the cluster again", zap.Time("at", r.replaceAt))
 	}
 }
 

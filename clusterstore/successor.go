@@ -71,8 +71,8 @@ const awaitedPause = 5 * time.Second
 const maxStale = time.Minute
 
 // maxRevoked limits how long a successor waits for missing kinds of objects while the API server
-// rejects the credentials of the serving cluster. The limit is longer than the pause before a
-// cluster retries its requests, because an API server may briefly reject all credentials.
+// rejects the credentials of the serving cluster. An API server may briefly reject all credentials,
+// so the limit is long enough for a cluster to retry its requests at least once.
 const maxRevoked = 10 * time.Second
 
 // awaitedKinds returns the kinds of objects that a successor must list before it replaces the

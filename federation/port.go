@@ -157,9 +157,9 @@ func (p *port) read(m Member, at time.Time) {
 	p.replaceMembers([]memberChange{{i, now}}, origin{m.Cluster, at})
 }
 
-// screenAddr screens an address again in the offers of all linked clusters, and publishes all
-// changes in one step. If the changes were published separately for each member, another member
-// could briefly win an address that now has an owner.
+// screenAddr rescreens an address in the offers of all linked clusters, and publishes all changes
+// in one step. If the changes were published separately for each member, another member could
+// briefly win an address that now has an owner.
 func (p *port) screenAddr(a netip.Addr) {
 	var now []memberChange
 	for i, c := range p.members {

@@ -18,7 +18,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// target is the destination of an authority: a service port, or one endpoint of a service port.
+// target is the destination that an authority names: a service port, or one endpoint of a service
+// port.
 type target struct {
 	service  federation.ServiceID
 	instance string // hostname of the endpoint; empty if the target is the whole service

@@ -119,8 +119,8 @@ type store[T any] struct {
 }
 
 // mapStore returns the store for a kind whose objects are stored in a map. After each change to the
-// map, the store calls the changed function with the previous and the current value. The previous
-// value of a new object and the current value of a removed object are zero values.
+// map, the store calls its callback with the previous and the current value. The previous value of
+// a new object and the current value of a removed object are zero values.
 func mapStore[T any](
 	c *cache, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
 ) store[T] {

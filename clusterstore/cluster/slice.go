@@ -524,9 +524,8 @@ func trim[T any](list []T) []T {
 }
 
 // connected iterates over the addresses that are connected to their Pods. All ready addresses are
-// connected. In the local cluster, addresses with a hostname are connected as well, because
-// profiles look up these addresses. Isthmus ignores changes to the Pods of addresses that are not
-// connected.
+// connected. In the local cluster, addresses with a hostname are connected as well, because profile
+// lookups need them. Isthmus ignores changes to the Pods of addresses that are not connected.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {

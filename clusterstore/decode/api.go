@@ -250,7 +250,7 @@ func limited(from io.Reader, limit int64) io.Reader {
 
 const (
 	documentTimeout = 10 * time.Second
-	// maxDocument limits the size of a response that is decoded as a whole, in bytes. An API
+	// maxDocument is the maximum size, in bytes, of a response that is decoded as a whole. An API
 	// discovery document for one group is a few kilobytes long.
 	maxDocument = 1 << 20
 )

@@ -127,7 +127,7 @@ func (a *account) stageSame(key string, of handles) error {
 	return a.stageAs(sameSize, a.sizes[a.prints.of(key)], of)
 }
 
-// stageNone counts a listed object that will not be cached. If uncached objects did not count, a
+// stageNone counts one listed object that will not be cached. If uncached objects did not count, a
 // server could send an endless list of them.
 func (a *account) stageNone() error {
 	if a == nil {

@@ -147,8 +147,8 @@ func broken(err error) bool {
 }
 
 // lag measures how old a resource's updates are when they arrive. The age is based on the times in
-// the object's managedFields, which API servers write in whole seconds. Only the goroutine that
-// executes Resource.run uses a lag. A nil lag measures nothing.
+// the object's managedFields, which API servers write in whole seconds. A lag may be used
+// only by the goroutine that executes Resource.run. A nil lag measures nothing.
 //
 // Some updates do not set a new time in managedFields. For example, marking an object for deletion
 // leaves the time of an earlier change, which may be long past. To detect exactly which updates

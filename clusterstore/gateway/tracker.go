@@ -236,7 +236,7 @@ func (t *Tracker) publish() {
 	}
 }
 
-// Problems returns messages for display about names that cannot be resolved, and about the number
+// Problems returns displayable messages about names that cannot be resolved, and about the number
 // of addresses beyond MaxAddresses.
 func (t *Tracker) Problems() (list []string) {
 	t.mu.Lock()

@@ -36,7 +36,7 @@ type Replica struct {
 	Version string `json:"version"`
 	Ready   bool   `json:"ready"`
 	Domain  string `json:"domain"` // cluster domain
-	// Format is [Format], or zero if the replica's version predates this field.
+	// Format is the constant [Format], or zero if the replica's version predates this field.
 	Format int `json:"format,omitempty"`
 }
 

@@ -33,8 +33,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Authority is a certificate authority for servers. Several servers can share one Authority,
-// because its creation is slow.
+// Authority is a certificate authority for servers. Creating an Authority is slow, so several
+// servers can share one.
 type Authority struct {
 	pem         []byte
 	certificate tls.Certificate // for 127.0.0.1

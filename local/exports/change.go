@@ -52,7 +52,7 @@ type Change struct {
 	do      do
 }
 
-// turnOfImport returns the turn for writes of ServiceImports and ServiceExports. Services have
+// turnOfImport returns the turn for writes to ServiceImports and ServiceExports. Services have
 // turns of their own, because the API may be slow only for ServiceImports and ServiceExports. All
 // objects that are not requested by any export share one turn, regardless of their kind.
 func turnOfImport(turn string) string {

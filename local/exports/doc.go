@@ -69,8 +69,8 @@
 //     the period of UnlinkedAfter starts again.
 //   - This process measures all times with its own clock, so clocks may differ. Each time this
 //     process sees a renewal, it treats the Lease as held for the number of seconds that the Lease
-//     specifies, but at least for 10 s. A restarted process treats a Lease that has a holder as
-//     held for the same time, even if the mirror has stopped.
+//     specifies, but at least for 10 s. For the same period after a restart, a process assumes that
+//     any Lease with a holder is held, even if the mirror has stopped.
 //   - While Leases or Links cannot be read, Isthmus does not change objects that Linkerd created.
 //
 // Callers may rely on the following behavior of Links:

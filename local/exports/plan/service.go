@@ -162,8 +162,8 @@ func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
 }
 
 // Export returns the export of a Service, and removes excluded labels and annotations from the
-// Service. Export keeps the labels and annotations of a written Service, so that the Service is not
-// mistaken for an export.
+// Service. Export keeps the labels and annotations of a Service that Isthmus created, because they
+// show that the Service is not an export.
 func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 	if !IsWritten(o.Labels) {
 		exclude(o.Labels, s.ExcludedLabels)

@@ -267,7 +267,7 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 		"End the open streams one by one over `DURATION` after --shutdown-delay, "+
 			"so that other replicas do not receive all proxies at once. "+
 			"Isthmus continues to serve proxies that reconnect. "+
-			"After the duration, Isthmus closes the listener and ends the remaining streams. "+
+			"After this time, Isthmus closes the listener and ends the remaining streams. "+
 			"If the duration is 0, all streams end at once. "+
 			"The process exits at most a second after --shutdown-delay and --drain have passed. "+
 			"The sum of --shutdown-delay and --drain must be at least a second below terminationGracePeriodSeconds "+
@@ -284,7 +284,7 @@ func (o *options) reportFlags(s *pflag.FlagSet) {
 			"The levels debug and trace also apply to client libraries.")
 	s.StringVar(&o.logFormat, "log-format", "plain", "Write the log in this `FORMAT`: plain or json.")
 	s.StringVar(&o.traces, "trace-collector", "",
-		"Send a span for every call to the OpenTelemetry collector at `HOST:PORT` (OTLP over gRPC, without TLS). "+
+		"For every call, send a span to the OpenTelemetry collector at `HOST:PORT` (OTLP over gRPC, without TLS). "+
 			"By default, Isthmus does not send traces.")
 	s.BoolVar(&o.serviceMetrics, "service-metrics", false,
 		"Export metrics for each member of each federated service, and for the endpoints that the member offers. "+

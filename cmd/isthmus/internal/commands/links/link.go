@@ -255,8 +255,8 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluste
 
 // awaitLink waits until the replicas read the cluster with the credentials of the written Secret.
 // If some replicas do not start to use the new credentials, the first result reports whether the
-// previous credentials still work. The previous credentials still work if the cluster has stayed
-// ready according to all replicas that responded.
+// previous credentials still work. If every replica that responded reports that the cluster has
+// stayed ready, the previous credentials still work.
 func (o *linkOptions) awaitLink(
 	ctx context.Context, w *work, local *cluster, written *corev1.Secret,
 ) (before bool, err error) {

@@ -341,7 +341,7 @@ func warnOfClashes(w *work, name string, all []corev1.Secret) {
 }
 
 // nameArgument returns the name of a link as an argument for a suggested command. Names with
-// control characters are quoted, because any user may have chosen the name.
+// control characters are quoted, because a name can come from any user.
 func nameArgument(name string) string {
 	if name == "" || strings.HasPrefix(name, "-") {
 		return "NAME"
