@@ -233,13 +233,17 @@ func TestCopyInterrupted(t *testing.T) {
 		if len(got) > 0 {
 			t.Errorf("replica %d serves %v, want all or none of %v", i, got, l.first)
 		}
-		await(t, fmt.Sprintf("replica %d logs that the copy is incomplete, or serves the complete copy", i), func() error {
-			log := l.replicas[i].Log(200)
-			if strings.Contains(log, "it is being written") || slices.Equal(l.firstAddrs(t, i), l.first) {
-				return nil
-			}
-			return fmt.Errorf("the log ends with:\n%s", log)
-		})
+		await(
+			t,
+			fmt.Sprintf("replica %d logs that the copy is incomplete, or serves the complete copy", i),
+			func() error {
+				log := l.replicas[i].Log(200)
+				if strings.Contains(log, "it is being written") || slices.Equal(l.firstAddrs(t, i), l.first) {
+					return nil
+				}
+				return fmt.Errorf("the log ends with:\n%s", log)
+			},
+		)
 	}
 	if got := l.firstAddrs(t, other); !slices.Equal(got, l.first) {
 		t.Errorf("the replica that has east in its cache serves %v", got)
@@ -303,7 +307,13 @@ func TestCopyTooLarge(t *testing.T) {
 				want = adminapi.Unreachable
 			}
 			if c.State != want || c.CopyOf.IsZero() != (c.Cluster == missing) {
-				return fmt.Errorf("%s is %s with a copy of %v, and %s has no copy", c.Cluster, c.State, c.CopyOf, missing)
+				return fmt.Errorf(
+					"%s is %s with a copy of %v, and %s has no copy",
+					c.Cluster,
+					c.State,
+					c.CopyOf,
+					missing,
+				)
 			}
 		}
 		return nil

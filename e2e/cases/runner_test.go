@@ -326,7 +326,8 @@ func TestDeadGatewayFailsTheCaseAndIsMended(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer runner.Close()
-	if result := runner.Run(t.Context(), c); result.Err == nil || !strings.Contains(result.Err.Error(), "is unhealthy") {
+	if result := runner.Run(t.Context(), c); result.Err == nil ||
+		!strings.Contains(result.Err.Error(), "is unhealthy") {
 		t.Errorf("the dead process was not detected: %v", result.Err)
 	}
 	runner.opt.Trace = nil

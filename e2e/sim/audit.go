@@ -116,7 +116,7 @@ func (a *audit) seen(c *client, hasty bool) (late int, err error) {
 	faults := c.stream.Status().Faults
 	for _, f := range faults[c.faults:] {
 		if f != proxy.LateFirst || !hasty {
-			return late, fmt.Errorf("Isthmus sent: %s", f)
+			return late, fmt.Errorf("invalid message from Isthmus: %s", f)
 		}
 		late++
 	}

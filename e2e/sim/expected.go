@@ -36,16 +36,16 @@ func markedAs(kind string, o metav1.Object) bool {
 func lawfulService(o, had *corev1.Service) error {
 	switch {
 	case !marked(o):
-		return fmt.Errorf("Isthmus wrote the Service %s/%s without its mark", o.Namespace, o.Name)
+		return fmt.Errorf("the Service %s/%s was written without its mark", o.Namespace, o.Name)
 	case o.Namespace != exportNamespace:
 		return fmt.Errorf(
-			"Isthmus wrote the Service %s/%s in a namespace that is not allowed",
+			"the Service %s/%s was written in a namespace that is not allowed",
 			o.Namespace,
 			o.Name,
 		)
 	case had != nil && (had.UID != o.UID || had.Labels[usersKey] != o.Labels[usersKey]):
 		return fmt.Errorf(
-			"Isthmus recreated the Service %s/%s, or removed a label that a user had set",
+			"the Service %s/%s was recreated, or lost a label that a user had set",
 			o.Namespace,
 			o.Name,
 		)

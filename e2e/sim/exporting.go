@@ -279,7 +279,7 @@ func (x *exporting) note(err error) {
 func (x *exporting) after(before, after runtime.Object) {
 	if o, ok := before.(*corev1.Service); ok && !marked(o) {
 		x.note(
-			fmt.Errorf("Isthmus changed or deleted the Service %s/%s, which has no mark", o.Namespace, o.Name),
+			fmt.Errorf("the Service %s/%s, which has no mark, was changed or deleted", o.Namespace, o.Name),
 		)
 	}
 	if o, ok := after.(*corev1.Service); ok {

@@ -193,5 +193,5 @@ func probesShown(w *world, c *cluster, page adminapi.Clusters) error {
 	if maps.Equal(got, want) {
 		return nil
 	}
-	return fmt.Errorf("Isthmus shows the gateways of %s as %v, should be %v", c.name, got, want)
+	return fmt.Errorf("the gateways of %s are shown as %v, want %v", c.name, got, want)
 }

@@ -81,12 +81,12 @@ func lawful(before, after *unstructured.Unstructured) error {
 	case o.GetKind() == "ServiceExport":
 		if before == nil || after == nil || !reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) ||
 			!maps.Equal(before.GetLabels(), after.GetLabels()) {
-			return fmt.Errorf("Isthmus changed more than the status of ServiceExport %s", o.GetName())
+			return fmt.Errorf("more than the status of ServiceExport %s was changed", o.GetName())
 		}
 	case before != nil && !markedAs("ServiceImport", before),
 		after != nil && (!markedAs("ServiceImport", after) || o.GetNamespace() != exportNamespace):
 		return fmt.Errorf(
-			"Isthmus wrote the ServiceImport %s/%s without its mark: %v, then %v",
+			"the ServiceImport %s/%s was written without its mark: %v, then %v",
 			o.GetNamespace(),
 			o.GetName(),
 			before,
@@ -153,7 +153,7 @@ func clustersOf(i *mcs.ServiceImport) (names members) {
 func pending(ctx context.Context, s *simulation) error {
 	page, err := harness.ReadPage[adminapi.Exports](ctx, s.gateway.MetricsAddr(), "/debug/exports")
 	if err == nil && (page.Unread != "" || len(page.Changes) > 0) {
-		err = fmt.Errorf("Isthmus' plan still contains changes: %s%+v", page.Unread, page.Changes)
+		err = fmt.Errorf("the plan still contains changes: %s%+v", page.Unread, page.Changes)
 	}
 	return err
 }

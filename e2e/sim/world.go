@@ -227,5 +227,5 @@ func (c *cluster) ready(page adminapi.Clusters) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("Isthmus shows cluster %s as %s", c.name, state)
+	return fmt.Errorf("cluster %s is shown as %s", c.name, state)
 }

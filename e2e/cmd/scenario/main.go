@@ -67,7 +67,12 @@ func parse(args []string, out io.Writer) (arguments, error) {
 		"",
 		"`path` of the controlplane binary; if empty, it is built",
 	)
-	flags.StringVar(&a.start.Dir, "dir", "", "`directory` in which to keep the clusters' state; if empty, a temporary one")
+	flags.StringVar(
+		&a.start.Dir,
+		"dir",
+		"",
+		"`directory` in which to keep the clusters' state; if empty, a temporary one",
+	)
 	flags.StringVar(&a.log, "log", "", "`file` for the whole log of the replica")
 	flags.IntVar(&a.count, "count", 1, "number of times to run the cases")
 	flags.BoolVar(&a.list, "list", false, "print what each case checks, without running it")
