@@ -164,7 +164,7 @@ nodes: build ## the gateway on real nodes, root and containerd needed: prints a 
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say, from SEED (default 1) on; SIM_FLAGS as of isthmus-sim -help
 	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed $(or $(SEED),1) -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
 
-screenshots: tools ## docs/page.png and docs/page-dark.png anew; needs Chromium
+screenshots: tools ## write docs/page.png and docs/page-dark.png again; needs Chromium
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -count=1 -v -run TestPage ./page -screenshots $(CURDIR)/docs
 
 # What is compiled for lint is what the unit tests link: with the race detector, too. (GOFLAGS would also build staticcheck with it.)
@@ -179,7 +179,7 @@ lint: first-build ## gofmt, vet, staticcheck and the width of lines, in all modu
 	  (cd $$module && $$revive -config $$config -set_exit_status ./...) || exit 1; done
 	cd e2e && go test -vet=off -v -run '^TestScripts' .
 
-generate: ## write generated code anew
+generate: ## write the generated code again
 	go generate ./...
 	cd e2e && go generate ./...
 

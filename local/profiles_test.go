@@ -417,8 +417,8 @@ func TestPanicOfProfileWatchedAnew(t *testing.T) {
 		first := p.watch(k)
 		old := p.watched[k]
 		first.Close()
-		anew := p.watch(k)
-		defer anew.Close()
+		again := p.watch(k)
+		defer again.Close()
 		broken.Store(true)
 		name = "after"
 		p.changed(cluster.Topic{Service: shopWeb})
@@ -429,7 +429,7 @@ func TestPanicOfProfileWatchedAnew(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if got, _ := anew.Get(); got.Name != "after" || len(s.Failures()) != 0 {
+		if got, _ := again.Get(); got.Name != "after" || len(s.Failures()) != 0 {
 			t.Errorf("profile %q, failures %+v", got.Name, s.Failures())
 		}
 	})

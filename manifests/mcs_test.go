@@ -11,7 +11,7 @@ import (
 
 //go:generate go test -run ^TestMCSCRDs$ . -update
 
-var update = flag.Bool("update", false, "write files anew that follow from others")
+var update = flag.Bool("update", false, "write the files that are generated from others")
 
 // TestMCSCRDs: install/mcs-crds has the definitions of the version of the MCS-API in go.mod.
 func TestMCSCRDs(t *testing.T) {

@@ -404,7 +404,7 @@ func (e events) finish(ctx context.Context, n *window, began time.Time) error {
 		return err
 	}
 	n.note = fmt.Sprintf("rollout status ends after %.0f s", time.Since(began).Seconds())
-	return await(ctx, "the Pods of before have gone", func() error {
+	return await(ctx, "the previous Pods no longer exist", func() error {
 		list, err := e.clients["west"].CoreV1().
 			Pods("linkerd").
 			List(ctx, metav1.ListOptions{LabelSelector: e.gateway.selector})

@@ -337,8 +337,8 @@ func TestRemovedSlowly(t *testing.T) {
 // creates nothing again. A ServiceImport without its Service keeps its IPs and is not ready.
 func TestLeaderChanges(t *testing.T) {
 	for name, begin := range map[string]func(s *sim){
-		"the import has gone":  func(s *sim) { clear(s.Imports) },
-		"its Service has gone": func(s *sim) { delete(s.Services, ID{"shop", "web-clusterset"}) },
+		"the import is deleted":  func(s *sim) { clear(s.Imports) },
+		"its Service is deleted": func(s *sim) { delete(s.Services, ID{"shop", "web-clusterset"}) },
 	} {
 		s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
 		s.settle(t)

@@ -86,7 +86,7 @@ func TestJudge(t *testing.T) {
 		"one resource that fails": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "jobs.batch", Status: 500}}
 		}, nil},
-		"an API server that has gone": {func(_, east *adminapi.Cluster, _ *Input) {
+		"an API server that no longer responds": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.State, east.Reason, east.API.Error = adminapi.Stale, "pods: refused", "connection refused"
 		}, []string{"failure api east: the API server cannot be reached: connection refused", "failure link-state " +
 			"east: it is stale: pods: refused"}},

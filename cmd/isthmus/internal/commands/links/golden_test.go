@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // clusters, and compares everything that the commands print. The command
 // "go test -run TestCommands -update" updates the scripts. The directives are as follows:
 //
-//	new                                 starts anew: both clusters without links, and a replica without pages
+//	new                                 starts again: both clusters without links, and a replica without pages
 //	object cluster=west                 stores the object of the input, in YAML
 //	deny cluster=east                   removes permissions of the user, one per line, such as "list secrets"
 //	page path=/debug/impact             sets what the replica serves at the path
