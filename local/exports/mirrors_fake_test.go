@@ -157,8 +157,8 @@ func (e *events) Next(each func(decode.Event[*decode.Link]) error) error {
 	}
 }
 
-// relisted returns the clusters whose selectors have changed.
-func (a *api) relisted() []string {
+// renewed returns the clusters whose selectors have changed.
+func (a *api) renewed() []string {
 	synctest.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()

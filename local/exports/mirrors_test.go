@@ -188,7 +188,7 @@ func TestSelectors(t *testing.T) {
 				t.Errorf("excluded %s: %v, %v", key, s.ExcludedLabels(key), s.ExcludedAnnotations(key))
 			}
 		}
-		if got := a.relisted(); !slices.Equal(got, []string{"east"}) {
+		if got := a.renewed(); !slices.Equal(got, []string{"east"}) {
 			t.Errorf("clusters with changed selectors: %v", got)
 		}
 		time.Sleep(time.Second)
@@ -196,7 +196,7 @@ func TestSelectors(t *testing.T) {
 		a.wantSelected("east", "mirror a=b; ")
 		a.put("link", "east", `,"remoteDiscoverySelector":{"matchLabels":{"mirror.linkerd.io/exported":"true"}}`)
 		a.wantSelected("east", "mirror mirror.linkerd.io/exported=true; ")
-		if got := a.relisted(); !slices.Equal(got, []string{"east", "east"}) {
+		if got := a.renewed(); !slices.Equal(got, []string{"east", "east"}) {
 			t.Errorf("clusters with changed selectors: %v", got)
 		}
 	})
@@ -223,7 +223,7 @@ func TestUsualLinks(t *testing.T) {
 		}
 		a.wantSelected("middle", "mirror mirror.linkerd.io/exported=remote-discovery; ")
 		a.put("east", "east", discovery+federated+`,"probeSpec":{}`)
-		if got := a.relisted(); !slices.Equal(got, []string{"middle"}) {
+		if got := a.renewed(); !slices.Equal(got, []string{"middle"}) {
 			t.Errorf("clusters with changed selectors: %v", got)
 		}
 		if c := a.cluster("none"); !c.Age.IsZero() {
@@ -289,7 +289,7 @@ func TestLinkGoes(t *testing.T) {
 		a.put("east", "east", `,"remoteDiscoverySelector":{"matchLabels":{"a":"b"}}`)
 		time.Sleep(2 * after)
 		a.wantSelected("east", "mirror a=b; ")
-		if got := a.relisted(); !slices.Equal(got, []string{"east"}) {
+		if got := a.renewed(); !slices.Equal(got, []string{"east"}) {
 			t.Errorf("clusters with changed selectors: %v", got)
 		}
 		a.drop("east")
@@ -298,7 +298,7 @@ func TestLinkGoes(t *testing.T) {
 		a.drop("new")
 		time.Sleep(after + pollEvery)
 		a.wantSelected("east", usual)
-		if got := a.relisted(); !slices.Equal(got, []string{"east", "east", "east"}) || !a.cluster("east").Age.IsZero() {
+		if got := a.renewed(); !slices.Equal(got, []string{"east", "east", "east"}) || !a.cluster("east").Age.IsZero() {
 			t.Errorf("clusters with changed selectors: %v", got)
 		}
 	})

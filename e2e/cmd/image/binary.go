@@ -135,12 +135,13 @@ func (b *binary) packages(ctx context.Context) ([]linked, error) {
 	}
 	for _, m := range b.info.Deps {
 		if !modules[m.Path] {
-			return nil, fmt.Errorf("module %s is in the binary, but not in what is here: build the binary again", m.Path)
+			return nil, fmt.Errorf(
+				"module %s is in the binary, but not in the build list: build the binary again", m.Path)
 		}
 	}
 	if n := len(b.info.Deps) + 2; len(modules) != n { // plus the main module and the standard library
 		return nil, fmt.Errorf(
-			"%d modules are in the binary, %d in what is here: build the binary again",
+			"%d modules are in the binary, %d in the build list: build the binary again",
 			n,
 			len(modules),
 		)
