@@ -48,8 +48,8 @@ func installCRDs(ctx context.Context, loopback *rest.Config) error {
 		}
 	}
 	for _, crd := range crds {
-		err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
-			return served(finder, crd), nil
+		err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			return served(ctx, finder, crd), nil
 		})
 		if err != nil {
 			return fmt.Errorf("wait until %s is served: %w", crd.Name, err)
@@ -58,12 +58,39 @@ func installCRDs(ctx context.Context, loopback *rest.Config) error {
 	return nil
 }
 
-func served(finder *discovery.DiscoveryClient, crd crd) bool {
-	version := metav1.GroupVersion{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name}
-	list, err := finder.ServerResourcesForGroupVersion(version.String())
-	return err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
-		return r.Name == crd.Spec.Names.Plural
-	})
+// served reports whether all served versions of a CRD are in discovery and can be watched. Shortly
+// after the creation of a CRD, the API server rejects watches with "storage is (re)initializing",
+// although lists already succeed. A client that starts in between retries the watch only after more
+// than a second.
+func served(ctx context.Context, finder *discovery.DiscoveryClient, crd crd) bool {
+	for _, version := range crd.Spec.Versions {
+		if !version.Served {
+			continue
+		}
+		group := metav1.GroupVersion{Group: crd.Spec.Group, Version: version.Name}
+		list, err := finder.ServerResourcesForGroupVersion(group.String())
+		discovered := err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+			return r.Name == crd.Spec.Names.Plural
+		})
+		if !discovered || !watchable(ctx, finder, group, crd.Spec.Names.Plural) {
+			return false
+		}
+	}
+	return true
+}
+
+func watchable(ctx context.Context, finder *discovery.DiscoveryClient, group metav1.GroupVersion, plural string) bool {
+	events, err := finder.RESTClient().Get().
+		AbsPath("/apis", group.Group, group.Version, plural).
+		Param("watch", "true").
+		Param("resourceVersion", "0").
+		MaxRetries(0). // otherwise the client waits for a second after each rejection
+		Stream(ctx)
+	if err != nil {
+		return false
+	}
+	_ = events.Close()
+	return true
 }
 
 type crd struct {

@@ -516,7 +516,8 @@ func (c *Client) mcsDiscovered(version string, served bool) error {
 }
 
 // mcsAnswers returns an error unless requests for a version's resources succeed exactly if the
-// version is served.
+// version is served. It also opens a watch, because the API server can reject watches for a moment
+// after the first successful list ("storage is (re)initializing").
 func (c *Client) mcsAnswers(ctx context.Context, version string, served bool) error {
 	for _, name := range []string{"serviceexports", "serviceimports"} {
 		resource := schema.GroupVersionResource{Group: mcs.GroupName, Version: version, Resource: name}
@@ -528,6 +529,19 @@ func (c *Client) mcsAnswers(ctx context.Context, version string, served bool) er
 			return fmt.Errorf("cluster %s, list of %s %s: served is %v, want %v",
 				c.Name, name, version, err == nil, served)
 		}
+		if !served {
+			continue
+		}
+		events, err := c.Discovery().RESTClient().Get().
+			AbsPath("apis", mcs.GroupName, version, name).
+			Param("watch", "true").
+			Param("resourceVersion", "0").
+			MaxRetries(0). // otherwise the client waits for a second after a rejection
+			Stream(ctx)
+		if err != nil {
+			return fmt.Errorf("cluster %s, watch of %s %s: %w", c.Name, name, version, err)
+		}
+		_ = events.Close()
 	}
 	return nil
 }
