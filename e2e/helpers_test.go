@@ -95,9 +95,11 @@ func runVerb(t *testing.T, file string, args ...string) verbRun {
 	return verbRun{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
+// await polls check for three minutes, because Isthmus reads some facts, such as Pod networks, at
+// most once per minute.
 func await(t *testing.T, what string, check func() error) {
 	t.Helper()
-	if err := harness.Poll(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {
+	if err := harness.Poll(t.Context(), 3*time.Minute, 50*time.Millisecond, check); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }
