@@ -12,8 +12,8 @@ import (
 )
 
 // addressIndex maps each address in the local cluster to the objects with that address. The
-// cache.mu mutex guards it. Pods and ExternalWorkloads are in separate maps, because any number of
-// ExternalWorkloads may have the same address.
+// cache.mu mutex guards it. ExternalWorkloads are in a separate map, so that a large number of
+// ExternalWorkloads with the same address does not slow down lookups of Pods.
 type addressIndex struct {
 	locations map[*pod]*location                    // of Pods and ExternalWorkloads
 	pods      map[netip.Addr][]*pod                 // Pods with that Pod IP or host IP
@@ -42,8 +42,9 @@ func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 }
 
 // claimants returns the strongest claim to an address, and the objects with this claim. If no
-// object claims the address, the returned claim is noClaim. ExternalWorkloads are looked up only if
-// no Pod has a stronger claim, because any number of ExternalWorkloads may have the same address.
+// object claims the address, the returned claim is noClaim. If a Pod has a stronger claim than any
+// ExternalWorkload could have, claimants does not look up the ExternalWorkloads. Any number of
+// ExternalWorkloads may have the same address, so looking them up can be slow.
 func (x *addressIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	pods, byPods := x.claimed(x.pods, addr)
 	if byPods < byWorkload {
@@ -80,7 +81,7 @@ const (
 	maxConflictsAt = 10
 	// For each IP, conflictsAt compares at most maxPortsAt ports, and looks up at most maxCrowdedAt
 	// duplicate ports. A single Pod may have 65,535 host ports, so maxPortsAt and maxCrowdedAt
-	// bound how long cache.mu is held.
+	// limit how long cache.mu is held.
 	maxPortsAt   = 20_000
 	maxCrowdedAt = 1000
 	maxConflicts = 100
@@ -129,8 +130,8 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 	return list
 }
 
-// crowdedPorts returns the sorted ports that occur more than once at an IP, among the host ports of
-// Pods and the ports of ExternalWorkloads. To limit the running time, crowdedPorts compares only
+// crowdedPorts returns the host ports of Pods and the ports of ExternalWorkloads that occur more
+// than once at an IP. The result is sorted. To limit the running time, crowdedPorts compares only
 // the first maxPortsAt ports and returns at most maxCrowdedAt ports.
 func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
@@ -186,8 +187,8 @@ func (x *conflict) address() string {
 	return x.addr.String()
 }
 
-// After each change to an object that claims an address, the conflicts are updated by the goroutine
-// that calls LocalConfig.ProfileChanged.
+// After each change to an object that claims an address, the goroutine that calls
+// LocalConfig.ProfileChanged updates the conflicts.
 type conflicts struct {
 	mu   sync.Mutex // held only for map access
 	byIP map[netip.Addr][]conflict

@@ -36,9 +36,9 @@ import (
 //
 // The policies index contains, by key and by namespace, the Servers that make ports opaque. For
 // each namespace, the policies index contains sets of Pods, and the opaque ports of each set. To
-// find the opaque ports of a Pod, readers only look up the Pod's set. After a change to a Server,
-// the setServer and evaluate methods update the sets. After a change to a Pod, the regroup method
-// updates the sets.
+// find the opaque ports of a Pod, readers only need to look up the Pod's set. After a change to a
+// Server, the setServer and evaluate methods update the sets of Pods. After a change to a Pod, the
+// regroup method updates the sets of Pods.
 //
 // The nodes index contains the zone and region of each Node, by name, and the number of Nodes in
 // each region. In the local cluster, the nodes index contains the addresses of Nodes as well.
@@ -50,14 +50,15 @@ import (
 // If Config.Exports is set, the exports index contains the results of the export hooks. The hooks
 // return values for Services and ServiceExports, and in the local cluster also for ServiceImports.
 // In the local cluster, the exports index also records which Namespaces are being deleted. The
-// values of all Services are cached, because a ServiceExport may arrive later than its Service. If
-// each new ServiceExport required another list of Services, anyone who may create ServiceExports
-// could cause endless lists.
+// result of ExportHooks.Service is cached for every Service, because a ServiceExport may arrive
+// later than its Service. If each new ServiceExport made Isthmus list all Services again, anyone
+// who may create ServiceExports could trigger an endless series of list requests.
 //
 // The local field, which is set only in the local cluster, contains the ServiceProfiles, and the
 // addresses of Pods, ExternalWorkloads, Services and Nodes. The local field also contains the data
-// from which EndpointSlices for ExternalWorkloads are created. Each update to this data marks the
-// profiles that must be read again.
+// from which EndpointSlices for ExternalWorkloads are created. After a change to a ServiceProfile,
+// to a Service, or to the addresses of a Pod or ExternalWorkload, the cluster calls
+// LocalConfig.ProfileChanged.
 type cache struct {
 	cluster             federation.ClusterName
 	trustDomain         string
@@ -119,8 +120,8 @@ type store[T any] struct {
 }
 
 // mapStore returns the store for a kind whose objects are stored in a map. After each change to the
-// map, the store calls its callback with the previous and the current value. The previous value of
-// a new object and the current value of a removed object are zero values.
+// map, the store calls its callback with the previous and current values. The previous value of a
+// new object and the current value of a removed object are zero values.
 func mapStore[T any](
 	c *cache, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
 ) store[T] {

@@ -20,7 +20,8 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Config configures a Cluster. Log, Changed, and either Client or Copied are required.
+// Config configures a Cluster. The Log and Changed fields are required, and so is either Client or
+// Copied.
 type Config struct {
 	Name        federation.ClusterName
 	Client      *kube.Client // Run closes it before it returns
@@ -40,9 +41,10 @@ type Config struct {
 	Supervisor *panics.Supervisor
 
 	// Changed is called when the endpoints of a service may have changed. The second argument is
-	// the time of the earliest event that led to the call. Calls rotate through the namespaces. Two
-	// calls may run concurrently, but never for the same namespace. Changed is not called before
-	// the first sync is complete.
+	// the time of the earliest event that led to the call. Namespaces take turns, so that frequent
+	// changes in one namespace do not block calls for other namespaces. Two calls may run
+	// concurrently, but never for the same namespace. Changed is not called before the first sync
+	// is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
 	// If LinkChanged is set, the cluster calls it whenever the result of Region or Gateways
@@ -241,9 +243,9 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 	c.cfg.Supervisor.Do(work, func() { c.cfg.Changed(svc, at) }, func() { c.changed(svc, at) })
 }
 
-// updateLink calls the update function. If the result of Region or Gateways has changed, it also
-// calls Config.LinkChanged. updateLink must be called only after a complete list or a single event,
-// so that LinkChanged never sees a partial list.
+// updateLink calls the update function. If the result of Region or Gateways has changed, updateLink
+// also calls Config.LinkChanged. updateLink must be called only after a complete list or a single
+// event, so that LinkChanged never sees a partial list.
 func (c *Cluster) updateLink(update func() (changed bool)) {
 	c.cache.mu.Lock()
 	changed := update()
@@ -262,8 +264,9 @@ func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 // first sync also waits until all listed Servers have been evaluated.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
-// Look makes the cluster read its trust anchors and Pod networks again. The returned channel is
-// closed once Health reflects the new values. See [kube.Keeper.Look].
+// Look requests a new read of the cluster's trust anchors and Pod networks, unless they were read
+// recently. The returned channel is closed once Health reflects the result of the read. See
+// [kube.Keeper.Look].
 func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 
 // HealthChanged returns a channel that is closed when the synced state, Health.Err or
@@ -323,11 +326,11 @@ func (c *Cluster) Region() (region string, known bool) {
 }
 
 // Exports returns the cached results of the export hooks. While the API server is unreachable,
-// Exports returns the last known results. Exports returns nil if Config.Exports is nil. Exports
-// also returns nil until Services have been listed, both after the start and after a call to
-// RelistServices. Until Exports has returned its first result, it also returns nil while a list of
-// any exported kind is incomplete. The running time of Exports depends on the number of exports,
-// not on the number of Services.
+// Exports returns the last known results. While a list of any exported kind is incomplete, Exports
+// returns its previous result, or nil if there is none. Exports also returns nil if Config.Exports
+// is nil, or if Services have not been listed yet. After a call to RelistServices, Exports returns
+// nil until Services have been listed again. The running time of Exports depends on the number of
+// exports, not on the number of Services.
 func (c *Cluster) Exports() *CachedExports { return c.cache.exports.current() }
 
 // RelistServices requests a new list of all Services. For each Service in the list, the Cluster
@@ -358,8 +361,8 @@ func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federa
 }
 
 // Copy returns the cached objects of a linked cluster as gzipped lists, by resource. The result
-// contains each kind of object that has been listed. Copy returns an error if the lists exceed the
-// limit, which is in bytes.
+// contains each kind of object that has been listed. The limit is the maximum total size of the
+// lists, in bytes. If the lists are larger, Copy returns an error.
 //
 // Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
 // contains only the reason why they are invalid. Because EndpointSlices are copied before Pods, a

@@ -32,8 +32,8 @@ import (
 
 // A copy of a cluster consists of Kubernetes lists in the form in which an API server would send
 // them. For a given cached value, the expand function of a kind returns the smallest object that
-// the compact function converts back to this value. If Config.Copied is set, a Cluster reads the
-// lists of a copy with the same decoder and cache as the lists of an API server.
+// the compact function converts back to this value. If Config.Copied is set, a Cluster decodes and
+// caches the lists of a copy in the same way as lists from an API server.
 
 // makeCopy implements [Cluster.Copy].
 func makeCopy(c *Cluster, limit int) (map[string][]byte, error) {
@@ -124,10 +124,10 @@ func (w *copyWriter) check(more, items int) error {
 	return nil
 }
 
-// zip returns the data as one member of a gzip file. A list consists of three members, because a
-// protobuf list begins with the size of its items. This size is known only after all items have
-// been compressed. The items are compressed one by one, so that a copy never needs more memory than
-// its limit.
+// zip returns the data as one member of a gzip file. Each list of a copy is a gzip file with three
+// members: a head, the items and a tail. The head is compressed after the items, because the head
+// of a protobuf list contains the total size of the items. The items are compressed one by one, so
+// that a copy never needs more memory than its limit.
 func (w *copyWriter) zip(data []byte) []byte {
 	var member bytes.Buffer // writes to it never fail
 	w.zipped.Reset(&member)
@@ -142,12 +142,11 @@ func nonEmpty(all map[string]string) map[string]string {
 	return all
 }
 
-// protobufObject is an object of a built-in Kubernetes kind. Objects of other kinds are encoded as
-// JSON.
+// protobufObject is an object of a built-in Kubernetes kind. Custom resources are encoded as JSON.
 type protobufObject interface{ Marshal() ([]byte, error) }
 
-// maxItems is the maximum size of a list's items before compression, in bytes. The decoder does not
-// read lists that are larger than 256 MiB.
+// maxItems is the maximum size, in bytes, of a list's items before compression. The decoder does
+// not read lists that are larger than 256 MiB.
 const maxItems = 255 << 20
 
 func encodeItem(o decode.Object, first bool) ([]byte, error) {
@@ -180,7 +179,7 @@ func encloseItems(of schema.GroupVersionKind, size int, protobuf bool) (head, ta
 }
 
 // Copied is a copy of a linked cluster, which a Cluster reads instead of an API server. Each
-// Cluster requires its own Copied.
+// Cluster requires its own Copied value.
 type Copied struct {
 	Lost  time.Time         // since when the cluster has been stale
 	Lists map[string][]byte // result of Cluster.Copy; each list is removed when it is read
@@ -188,7 +187,7 @@ type Copied struct {
 	mu sync.Mutex // guards Lists
 }
 
-// client returns a client that reads the copy. For a kind without a list in the copy, the client
+// client returns a client that reads the copy. If the copy has no list for a kind, the client
 // reports that the kind is not served. Watches receive no events.
 func (f *Copied) client() *kube.Client {
 	client := &kube.Client{}
@@ -228,8 +227,8 @@ func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 var errCopied = errors.New("the API server has not been reached since this replica started, " +
 	"so a copy of the cluster is served")
 
-// adjust marks the health as stale once the cluster has synced from the copy. The receiver may be
-// nil.
+// If the cluster has synced from the copy, adjust reports in the given Health that the cluster is
+// stale. The receiver may be nil.
 func (f *Copied) adjust(h *follow.Health, synced <-chan struct{}) {
 	if f == nil {
 		return

@@ -44,9 +44,9 @@
 // the Service as changed. A goroutine of [Cluster.Run] calls Config.Changed for each marked
 // Service.
 //
-// Config.Changed reads the endpoints from a reader. The reader processes only the EndpointSlices
-// with new stamps. [Cluster.Explain] uses the same join to explain why each address is used or
-// ignored.
+// The Config.Changed callback reads the endpoints from a reader. The reader processes only the
+// EndpointSlices with new stamps. [Cluster.Explain] uses the code of the reader to explain why each
+// address is used or ignored.
 //
 // # Concurrency
 //
@@ -56,19 +56,20 @@
 //
 // Each resource has one goroutine that updates the cache. Two goroutines call Config.Changed, and
 // one goroutine evaluates policies. For the local cluster, a separate goroutine calls
-// LocalConfig.ProfileChanged. Bursts of changes are merged before they are reported. Reports rotate
-// through the namespaces, so that no namespace delays the others for long.
+// LocalConfig.ProfileChanged. Bursts of changes are merged before they are reported. Namespaces
+// take turns, so that frequent changes in one namespace do not block reports about other
+// namespaces.
 //
 // # Adding a kind
 //
 // To add a kind of object, create a file with the structure of node.go, and add the kind to
-// newResources. The file of a kind defines the cached form of an object, and also its size and its
-// index. The compact function of a kind extracts the cached form.
+// newResources. The file for a kind defines how objects of the kind are cached, measured and
+// indexed. The compact function of a kind extracts the cached form from an object.
 //
 // [Cluster.Copy] returns the cached objects of a linked cluster as Kubernetes lists. If
-// [Config].Copied is set, a Cluster reads these lists instead of sending requests to an API server.
-// Each kind in a copy has an expand function, which returns the smallest object with a given cached
-// form. To copy a new kind of object, add the kind to the makeCopy function.
+// [Config].Copied is set, a Cluster reads copied lists instead of sending requests to an API
+// server. Each kind in a copy has an expand function, which returns the smallest object with a
+// given cached form. To copy a new kind of object, add the kind to the makeCopy function.
 //
 // ARCHITECTURE.md in the root directory of the module describes how the packages work together.
 package cluster

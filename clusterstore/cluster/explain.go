@@ -25,7 +25,7 @@ func explain(c *cache, svc federation.ServiceID, port uint16) iter.Seq[federatio
 	}
 }
 
-// explainSlice appends the verdict on each address of a slice to the list.
+// For each address of the slice, explainSlice appends a verdict to the given list.
 func explainSlice(
 	c *cache, list []federation.Considered, l *slice, svc federation.ServiceID, port uint16,
 ) []federation.Considered {

@@ -18,21 +18,22 @@ import (
 // caches and compares these values without interpreting them, and counts their memory. A value must
 // be immutable, and must not share memory with the object from which it was derived.
 //
-// The hooks may be called concurrently and must not block. Service, Listed and Changed are
-// required.
+// The hooks may be called concurrently and must not block. The Service, Listed and Changed hooks
+// are required.
 type ExportHooks struct {
-	// Service returns the value to cache for a Service, or nil to cache nothing. After a change
-	// that affects the results for existing Services, call [Cluster.RelistServices].
+	// The Service hook returns the value to cache for a Service, or nil to cache nothing. After a
+	// change that affects the results for existing Services, call [Cluster.RelistServices].
 	Service func(*corev1.Service) any
-	// Listed reports whether CachedExports.List includes every Service with the given value. The
-	// value is never nil. If Listed returns false, CachedExports.List includes the Service only if
-	// a ServiceExport has the same namespace and name.
+	// The Listed hook reports whether CachedExports.List includes a Service with the given cached
+	// value even without a ServiceExport. The value is never nil. If Listed returns false,
+	// CachedExports.List includes the Service only if a ServiceExport has the same namespace and
+	// name.
 	Listed func(value any) bool
-	// ServiceExport returns the value to cache for a ServiceExport. If this hook is nil, the
-	// Cluster does not read ServiceExports.
+	// The ServiceExport hook returns the value to cache for a ServiceExport. If this hook is nil,
+	// the Cluster does not read ServiceExports.
 	ServiceExport func(*mcs.ServiceExport) any
-	// ServiceImport returns the value to cache for a ServiceImport in the local cluster. If this
-	// hook is nil, the Cluster does not read ServiceImports.
+	// The ServiceImport hook returns the value to cache for a ServiceImport in the local cluster.
+	// If this hook is nil, the Cluster does not read ServiceImports.
 	ServiceImport func(*mcs.ServiceImport) any
 	// Changed is called after the result of Cluster.Exports has changed. Changed may call methods
 	// of the Cluster.
@@ -53,16 +54,16 @@ type CachedExports struct {
 	// List contains all ServiceExports and the Services accepted by ExportHooks.Listed, in no
 	// particular order. Each name occurs only once.
 	List []Export
-	// ServiceExports reports whether List contains all ServiceExports. The field is true once
-	// ServiceExports have been listed. If the API server does not serve this kind, both fields,
-	// ServiceExports and Emptied, are true.
+	// The ServiceExports field is true if List contains all ServiceExports. The field becomes true
+	// once ServiceExports have been listed. If the API server does not serve ServiceExports, both
+	// fields, ServiceExports and Emptied, are true.
 	ServiceExports, Emptied bool
 
 	// The following fields are set only for the local cluster.
 	Namespaces map[string]bool              // Namespaces that are not being deleted; nil before the first list
 	Imports    map[federation.ServiceID]any // nil before the first list
-	// MCSVersion is the API version of Imports. MCSVersion is empty if ServiceImports have not been
-	// listed or are not served.
+	// MCSVersion is the API version of the ServiceImports in the Imports field. MCSVersion is empty
+	// if ServiceImports have not been listed or are not served.
 	MCSVersion string
 
 	// The cache field is nil for a linked cluster, so that an old CachedExports does not keep the
@@ -71,8 +72,8 @@ type CachedExports struct {
 	version uint64
 }
 
-// Unlisted reports whether the local cluster currently contains a Service with the given ID that
-// ExportHooks.Listed does not accept. Unlisted returns false for a linked cluster, and for a
+// Unlisted reports whether the Service with the given ID currently exists in the local cluster, but
+// is not accepted by ExportHooks.Listed. Unlisted returns false for a linked cluster, and for a
 // CachedExports that was not returned by a Cluster.
 func (x *CachedExports) Unlisted(id federation.ServiceID) bool {
 	if x.cache == nil {
@@ -239,10 +240,10 @@ func (x *exportIndex) forgetServices() {
 	x.latest.Store(nil)
 }
 
-// applied publishes the changes to one kind of object. It must be called only after a complete
-// list or a single event, so that Exports never reflects a partial list. The wantsList function
-// reports whether the objects must be listed again before the changes can be published. The
-// receiver may be nil.
+// applied publishes the changes to one kind of object. The applied method must be called only after
+// a complete list or a single event, so that Exports never reflects a partial list. The wantsList
+// function reports whether the objects must be listed again before the changes can be published.
+// The receiver may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
 		return
@@ -327,7 +328,7 @@ func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
 	))
 }
 
-// exportKind defines how a kind of object other than Services is cached for exports.
+// exportKind defines how objects of a kind other than Service are cached for exports.
 func exportKind[O decode.Object](
 	c *Cluster, kind int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
 ) follow.Kind[O, any] {

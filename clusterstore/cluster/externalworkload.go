@@ -19,7 +19,7 @@ const (
 	// ExternalWorkloads contain two slashes, whereas the keys of Pods contain one.
 	workloadPrefix = "workload/"
 	// proxyPortName is the name of the port on which an ExternalWorkload's proxy accepts inbound
-	// traffic. If an ExternalWorkload has no port with the name linkerd-proxy, its proxy uses
+	// traffic. If an ExternalWorkload has no port named linkerd-proxy, its proxy uses
 	// proxyInboundPort.
 	proxyPortName    = "linkerd-proxy"
 	proxyInboundPort = 4143

@@ -52,7 +52,8 @@ type Change struct {
 type Health struct {
 	follow.Health
 	// MalformedProxies is the number of meshed Pods whose proxy listen addresses are missing or
-	// invalid. Isthmus serves these Pods, but without a transport header.
+	// invalid. If the listen addresses of a proxy are missing or invalid, its Pod is served without
+	// a transport header.
 	MalformedProxies int
 	// Unusable lists malformed objects (Servers, ExternalWorkloads and ServiceProfiles), and
 	// namespaces whose Servers exceed a limit. Each entry includes a reason. Isthmus ignores
@@ -65,7 +66,7 @@ type Health struct {
 	// Memory describes the memory that counts toward the cluster's memory cap. Memory is the zero
 	// value for a cluster without a memory cap.
 	Memory adminapi.Memory
-	// API describes the API server. The Expiry field of API is not set.
+	// API describes the API server, but its Expiry field is not set.
 	API adminapi.APIServer
 }
 

@@ -250,8 +250,9 @@ func (j *joiner) setBare(e *federation.Endpoint) {
 	e.Common = j.shareCommon(common)
 }
 
-// setPod sets the fields of the endpoint for a Pod or ExternalWorkload, and returns Served. If the
-// object is not cached or cannot be used, setPod returns the reason instead.
+// setPod sets the fields of an endpoint of a Pod or ExternalWorkload, and returns
+// federation.Served. If the object is not cached or cannot be used, setPod returns the reason
+// instead.
 func (j *joiner) setPod(e *federation.Endpoint, p *pod) federation.Verdict {
 	if p == nil || !p.facts.isRead() {
 		return federation.PodUnknown

@@ -17,7 +17,7 @@ type labelSet struct{ keys, values string }
 
 // labelEnd cannot occur in a valid label, because API servers accept only letters, digits, "-",
 // "_", "." and "/". If a malicious server sends an object with labelEnd in a label, only the labels
-// of the same object become garbled.
+// of that object become garbled.
 const labelEnd = "\x00"
 
 func newLabelSet(from map[string]string) labelSet {
@@ -66,7 +66,6 @@ func (s *labelSet) all(yield func(key, value string) bool) {
 	}
 }
 
-// templateHash returns the value of templateHashLabel.
 func (s *labelSet) templateHash() (value string, exists bool) {
 	if !strings.HasPrefix(s.keys, templateHashLabel+labelEnd) {
 		return "", false
@@ -139,9 +138,10 @@ func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 // maxSentText is the maximum length, in bytes, of a string that is sent to proxies.
 const maxSentText = 1 << 10
 
-// sendable reports whether all strings of an endpoint can be sent to proxies. A string that cannot
-// be encoded would affect endpoints of other clusters in the same message, as well as the metrics
-// of proxies.
+// sendable reports whether all strings of an endpoint can be sent to proxies. If a message
+// contained a string that cannot be encoded, proxies would not receive the message, which may also
+// contain endpoints of other clusters. Special characters in a label could corrupt the metrics of
+// proxies.
 func sendable(e *federation.Endpoint) bool {
 	c := e.Common.Get()
 	for _, list := range [...][]federation.Label{c.Group, c.Labels} {

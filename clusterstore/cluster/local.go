@@ -35,8 +35,8 @@ type Local struct {
 	selecting byNamespace[*Service]                 // Services with a selector
 	selected  byNamespace[*decode.ExternalWorkload] // the fields of each ExternalWorkload that determine EndpointSlices
 
-	// This field contains the version of an ExternalWorkload that the last update replaced or
-	// removed. Only the goroutine that stores and removes ExternalWorkloads accesses this field.
+	// This field contains the previous version of the ExternalWorkload that was changed or removed
+	// last. Only the goroutine that stores and removes ExternalWorkloads accesses this field.
 	replaced *decode.ExternalWorkload
 }
 
@@ -104,7 +104,7 @@ type Found struct {
 
 	// Endpoint is the endpoint of the Pod or ExternalWorkload at the address. If no Pod or
 	// ExternalWorkload at the address is cached, Endpoint contains the address, but no data about
-	// an object. Endpoint is nil if the address is a cluster IP or ambiguous.
+	// an object. Endpoint is nil if the address is ambiguous or is a cluster IP.
 	Endpoint *federation.Endpoint
 
 	// Claimed describes the objects that claim an ambiguous address, as in "2 Pods with IP
@@ -112,9 +112,9 @@ type Found struct {
 	Claimed string
 }
 
-// LookupAddress returns the object to which an address is currently assigned. A Pod keeps its
-// address until the Pod ends. For a Pod that is not running yet, LookupAddress returns an endpoint
-// without data about the Pod.
+// LookupAddress returns the object to which an address is currently assigned. A Pod that is being
+// deleted keeps its address until the Pod has terminated, or until another Pod claims the address.
+// For a Pod that is not running yet, LookupAddress returns an endpoint without data about the Pod.
 func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	c := l.cache
 	c.mu.RLock()
@@ -204,9 +204,9 @@ var _ federation.AddressOwners = (*Local)(nil)
 
 // AddressOwner returns the Service or Pod to which an address is assigned, or "" if there is none.
 //
-// The cluster IPs of a Service are assigned to the Service. The IPs of a Pod are assigned to the
-// Pod until the Pod ends. If a Pod uses host networking or host ports, the IPs of its node are
-// assigned to the Pod as well.
+// Each cluster IP is assigned to its Service. Each IP of a Pod is assigned to the Pod until the Pod
+// has terminated. If a Pod uses host networking or host ports, the IPs of its node are assigned to
+// the Pod as well.
 //
 // AddressOwner ignores ExternalWorkloads, because a machine outside of Kubernetes may belong to
 // several clusters. AddressOwner ignores the hostIP of a host port, because anyone who creates a
@@ -266,8 +266,8 @@ func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	return list, len(all) - len(list)
 }
 
-// ServiceProfile returns a ServiceProfile and reports whether it exists. If the ServiceProfile
-// cannot be used, p is nil, although exists is true.
+// ServiceProfile returns the ServiceProfile with the given namespace and name, and reports whether
+// it exists. If the ServiceProfile cannot be used, p is nil, although exists is true.
 func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
 	c := l.cache
 	c.mu.RLock()
@@ -450,7 +450,7 @@ func (l *Local) conflictsAt(ip netip.Addr, since time.Time) []conflict {
 	return l.addresses.conflictsAt(ip, since)
 }
 
-// markCrowded marks every IP that several objects share, so that it is checked for conflicts.
+// markCrowded marks every IP that several objects share, so that the IP is checked for conflicts.
 func (l *Local) markCrowded() {
 	if l == nil {
 		return

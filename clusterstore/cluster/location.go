@@ -79,8 +79,9 @@ func (l *location) contains(ip netip.Addr) bool {
 	return slices.Contains(l.ips, ip) || slices.Contains(l.hosts, ip)
 }
 
-// addrs iterates without duplicates over the IPs of the Pod or ExternalWorkload, the IPs of its
-// node, and the addresses to which its host ports are bound. The receiver may be nil.
+// addrs iterates over the IPs of the Pod or ExternalWorkload, the IPs of its node, and the
+// addresses to which its host ports are bound. Duplicate addresses are omitted. The receiver may be
+// nil.
 func (l *location) addrs(yield func(netip.Addr) bool) {
 	if l == nil || l.life == podGone {
 		return
@@ -107,13 +108,13 @@ func (l *location) addrs(yield func(netip.Addr) bool) {
 // ambiguous, and is not assigned to any object, if several objects share the strongest claim. Only
 // TCP ports count.
 //
-// A Pod that is being deleted but still running keeps its address until another Pod claims it, so
-// clients can identify a draining Pod. If several Pods that are being deleted claim the same
+// If a running Pod is being deleted, it keeps its address until another Pod claims the address, so
+// that clients can identify draining Pods. If several Pods that are being deleted claim the same
 // address, the address is not assigned to any of them.
 //
 // If a host port specifies a hostIP, the Pod claims the port only at that address. The creator of a
-// Pod can specify any hostIP, so the claim has the lowest precedence if the kubelet does not report
-// the hostIP as an address of the node.
+// Pod can specify any hostIP. A claim to a hostIP has the lowest precedence, unless the kubelet
+// reports the hostIP as an address of the node.
 type claim uint8
 
 const (
@@ -125,8 +126,8 @@ const (
 	noClaim
 )
 
-// claimWords contains no words for byDraining, because several Pods that are being deleted never
-// share a claim.
+// claimWords contains no text for byDraining, because Pods that are being deleted never make an
+// address ambiguous.
 var claimWords = [noClaim]string{
 	byIP:        "Pods with IP ",
 	byHostPort:  "Pods with host port ",

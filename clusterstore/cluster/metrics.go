@@ -12,7 +12,7 @@ import (
 )
 
 // resourceNames contains each resource, together with the prefixes of its metrics *_cache_size and
-// *_informer_lag_seconds. Linkerd's destination controller uses the same metric names.
+// *_informer_lag_seconds. The metric names match those of Linkerd's destination controller.
 var resourceNames = []struct{ resource, cache, lag string }{
 	{"endpoints", "endpoints", "endpoints"},
 	{"endpointslices", "endpointslices", "endpointslices"},

@@ -91,8 +91,8 @@ func expandNode(n node) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
 }
 
-// nodeOf returns the zone and region of a Node. A region that is not safe to display counts as
-// empty.
+// nodeOf returns the zone and region of a Node. If the region is not safe to display, nodeOf
+// returns an empty region.
 func nodeOf(labels map[string]string) node {
 	region := labels[regionLabel]
 	if !sendableText(region) {

@@ -67,7 +67,7 @@ func expandOwner(parent unique.Handle[ownerRef]) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owners}}
 }
 
-// references returns owner references from which onlyOwner derives the same ownerRef.
+// references returns owner references that onlyOwner converts back to this ownerRef.
 func (r ownerRef) references() []metav1.OwnerReference {
 	if r == (ownerRef{}) {
 		return nil
@@ -75,7 +75,7 @@ func (r ownerRef) references() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{Kind: r.kind, Name: r.name}}
 }
 
-// ReplicaSets, Jobs and placeholders have the same size. The size does not include the key.
+// The size is the same for ReplicaSets, Jobs and placeholders. The size does not include the key.
 func ownerSize() int64 { return allocation + sizeof[owner]() + indexEntry[*owner]() + listedSize }
 
 func parentSize(parent unique.Handle[ownerRef]) int64 {

@@ -75,9 +75,9 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	return newFacts(t, o.Spec.NodeName)
 }
 
-// expandPod returns the smallest Pod of a linked cluster that compactPod converts back to the given
-// cached form. Opaque ports that equal the default are omitted, so that the replica that reads the
-// copy applies its own default.
+// expandPod returns the smallest Pod that compactPod, in a linked cluster, converts back to the
+// given cached form. Opaque ports that equal the default are omitted, so that the replica that
+// reads the copy applies its own default.
 func expandPod(p compactedPod, r Rules) *corev1.Pod {
 	t := p.facts.fullTemplate()
 	o := &corev1.Pod{ObjectMeta: t.expandMetadata(r)}
@@ -180,12 +180,12 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 }
 
 // pod represents a Pod in the cache. Each pod uses 80 bytes for itself, plus memory for its name
-// and traits. Siblings in a ReplicaSet or Job share their traits. All other data of a Pod is shared
-// with other Pods.
+// and traits. Siblings in a ReplicaSet or Job share their traits. Data other than the name and the
+// traits is usually shared by many Pods.
 //
-// With realistic labels and without slices, a Pod with siblings in a ReplicaSet or StatefulSet uses
-// 220 to 280 bytes, according to measurements. The only Pod of a Job uses up to 530 bytes. A label
-// key that only one Pod uses adds 600 to 700 bytes.
+// In measurements with realistic labels and without slices, a Pod with siblings in a ReplicaSet or
+// StatefulSet uses 220 to 280 bytes. The only Pod of a Job uses up to 530 bytes. A label key that
+// only one Pod uses adds 600 to 700 bytes.
 //
 // ExternalWorkloads are cached as pods too, because Pods and ExternalWorkloads become endpoints in
 // the same way. The key of an ExternalWorkload never equals the key of a Pod.
@@ -196,7 +196,7 @@ type pod struct {
 	slices []*slice // slices with an address of this Pod
 }
 
-// The template must belong to the same Pod or ExternalWorkload.
+// The argument must be the template of the Pod or ExternalWorkload itself.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
 		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
@@ -221,10 +221,9 @@ func namespaceOfPod(key string) string {
 type podFacts struct {
 	template unique.Handle[template] // without traits
 	node     unique.Handle[string]
-	// traits contains the owner name, the service account name and the label values of a Pod,
-	// because few or no other Pods have the same values. Each value in the traits string is
-	// followed by labelEnd. If templates contained the traits, each workload or even each Pod would
-	// need its own template.
+	// The traits string contains the owner name, the service account name and the label values of a
+	// Pod. Each value in the traits string is followed by labelEnd. If templates contained the
+	// traits, each workload or even each Pod would need its own template.
 	traits string
 }
 
@@ -297,7 +296,7 @@ const podShards = 64
 // podIndex contains the pods of a cluster, by key. The cache.mu mutex guards it.
 //
 // All pods in a namespace are in the same shard. After a change to a Server, the worker iterates
-// over one shard instead of all Pods, of which a cluster may have 100,000. A separate map for each
+// over only one shard, because a whole cluster may have 100,000 Pods. A separate map for each
 // namespace would use more memory in clusters with many small namespaces.
 type podIndex struct {
 	cache *cache
@@ -345,8 +344,8 @@ func (x *podIndex) inNamespace(namespace string) iter.Seq[*pod] {
 	}
 }
 
-// store returns a store that contains ExternalWorkloads if the prefix is workloadPrefix, and Pods
-// if the prefix is empty.
+// store returns a store for ExternalWorkloads if the prefix is workloadPrefix, or for Pods if the
+// prefix is empty.
 func (x *podIndex) store(prefix string) store[compactedPod] {
 	ofWorkloads := prefix != ""
 	get := func(key string) (compactedPod, bool) {

@@ -35,8 +35,8 @@ func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 }
 
 // readProxy returns the ports of a Pod's proxy, or the zero value if any of the three ports cannot
-// be read. Connections to the admin and control ports bypass the inbound port, so the inbound port
-// is useless without the admin and control ports.
+// be read. Connections to the admin and control ports must bypass the inbound port, so the inbound
+// port can be used only if all three ports are known.
 func readProxy(spec *corev1.PodSpec) proxyPorts {
 	for c := range containers(spec) {
 		if c.Name != proxyContainer {
@@ -118,8 +118,8 @@ func readHostPorts(spec *corev1.PodSpec) (list []hostPort) {
 		return nil
 	}
 	// An init container may use the same host port as a regular container. The regular container
-	// takes precedence, because it runs as long as the Pod. Reversing the list moves regular
-	// containers to the front, so that CompactFunc retains their ports.
+	// takes precedence, because it runs for as long as the Pod. CompactFunc retains the first of
+	// several equal ports, so the list is reversed to put the ports of regular containers first.
 	slices.Reverse(list)
 	slices.SortStableFunc(list, compareHostPorts)
 	list = slices.CompactFunc(list, func(a, b hostPort) bool { return compareHostPorts(a, b) == 0 })

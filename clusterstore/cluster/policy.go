@@ -17,10 +17,11 @@ import (
 // contains the ports that its Servers make opaque for Pods and ExternalWorkloads. The cache.mu
 // mutex guards a policy, but is not held during an evaluation.
 //
-// Pods whose facts differ only in their nodes are siblings and form a set. The opaque ports of a
-// set are evaluated only once. After a change to a Server, a dedicated worker evaluates all sets in
-// the namespace, while Pods keep their previous opaque ports. A new or changed Pod without an
-// existing set is evaluated before it is added to the cache.
+// Pods whose facts differ only in their nodes are siblings and form a set. Opaque ports are
+// evaluated once for each set of siblings, rather than once for each Pod. After a change to a
+// Server, a dedicated worker evaluates all sets in the namespace, while Pods keep their previous
+// opaque ports. A new or changed Pod without an existing set is evaluated before it is added to the
+// cache.
 type policy struct {
 	servers map[string]*serverFacts // by name
 	changed bool                    // a Server has changed since the worker last read the Servers
@@ -46,22 +47,22 @@ type podSet struct {
 	lacks  bool // the opaque ports of this set exceed maxOpaqueBytes
 }
 
-// If Servers make ports of a Pod opaque, an opaquePorts value contains all opaque ports of the Pod.
-// The zero value means that no Server makes a port of the Pod opaque, so that only the Pod's own
-// opaque ports apply. Equal values share memory.
+// opaquePorts contains all opaque ports of a Pod, including those that no Server makes opaque. The
+// zero value means that no Server makes a port of the Pod opaque, so that only the Pod's own opaque
+// ports apply. Equal values share memory.
 type opaquePorts = unique.Handle[Ports]
 
 const (
 	// maxPolicy is the maximum total cost of the Servers in one namespace. Servers are counted in
-	// the order of their names, and Servers beyond the limit are ignored.
+	// order of name, and Servers beyond the limit are ignored.
 	//
 	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms. If each
 	// Server has a different port, the matching takes a few tenths of a millisecond longer. After
 	// each change to a Server, the worker matches all Pods in the namespace again.
 	maxPolicy = 10_000
 	// maxOpaqueBytes is the maximum number of bytes for the opaque ports of the Pods in a
-	// namespace. Equal sets of ports count once. When the limit is reached, Servers do not affect
-	// further Pods.
+	// namespace. Equal sets of ports are counted only once. When the limit is reached, Servers do
+	// not affect further Pods.
 	maxOpaqueBytes = 1 << 20
 )
 
@@ -111,8 +112,8 @@ func (p *policy) cacheOpaque(set *podSet) {
 }
 
 // setOpaque stores the results of an evaluation, and returns the previous opaque ports of all sets.
-// If the results exceed maxOpaqueBytes, precedence is given to sets that already had opaque ports
-// from Servers.
+// If the results exceed maxOpaqueBytes, sets that already had opaque ports from Servers take
+// precedence.
 func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePorts {
 	had := make(map[*podSet]opaquePorts)
 	for _, set := range p.sets {
@@ -168,7 +169,7 @@ type usedServers struct {
 }
 
 // useServers returns the Servers to evaluate. Malformed Servers are omitted. If the total cost
-// exceeds maxPolicy, the last Servers in the order of their names are omitted.
+// exceeds maxPolicy, the Servers whose names sort last are omitted.
 func useServers(servers map[string]*serverFacts) *usedServers {
 	used := &usedServers{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -181,8 +182,9 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 	return used
 }
 
-// opaque returns all opaque ports of Pods with the given facts, including ports that are opaque
-// without any Server. The result is the zero value if no Server makes a port opaque.
+// opaque returns all opaque ports of Pods with the given facts, including ports that are opaque by
+// default or because of an annotation. The result is the zero value if no Server makes a port
+// opaque.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
 	of := labels.Set(maps.Collect(t.labels.all))
@@ -311,8 +313,9 @@ func (x *policyIndex) mark(namespace string) {
 }
 
 // evaluate updates the opaque ports of each set of Pods that was last evaluated before the Servers
-// changed, or whose opaque ports exceeded maxOpaqueBytes. If the Servers have begun to exceed a
-// limit, the result is the message to log. Calls for the same namespace must not overlap.
+// changed. Sets whose opaque ports exceeded maxOpaqueBytes are also evaluated again. If the Servers
+// have begun to exceed a limit, the result is the message to log. Calls for the same namespace must
+// not overlap.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {

@@ -55,8 +55,9 @@ func (p Ports) String() string {
 	return b.String()
 }
 
-// formatDistinct formats the set as a list that ParsePorts accepts, in which no item equals a named
-// port. To make an item distinct, formatDistinct adds leading zeros.
+// formatDistinct formats the set as a list that ParsePorts accepts. If an item equals the name of a
+// port, formatDistinct adds leading zeros to the item, because ParsePorts would otherwise look up
+// the name.
 func (p Ports) formatDistinct(named map[string]uint16) string {
 	items := strings.Split(p.String(), ",")
 	for i := range items {
@@ -142,7 +143,7 @@ func parsePort(s string) (uint16, bool) {
 // namedPorts comparable, so that objects can share memory.
 type namedPorts string
 
-// maxNamedPorts is the maximum size of the named ports of one object, in bytes.
+// maxNamedPorts is the maximum size, in bytes, of the named ports of one object.
 const maxNamedPorts = 16 << 10
 
 // appendPort ignores ports without a name or with an invalid number.

@@ -19,8 +19,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// profileKind translates each ServiceProfile when it is read. If a ServiceProfile is unusable, the
-// reason is cached, because the ServiceProfile hides other ServiceProfiles for the same Service.
+// profileKind translates each ServiceProfile when it is read. Even an unusable ServiceProfile is
+// cached, because it still hides other ServiceProfiles for the same Service.
 func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProfile] {
 	profiles := &c.cache.local.profiles
 	return follow.Kind[*decode.ServiceProfile, *translatedProfile]{
@@ -125,17 +125,17 @@ type translatedProfile struct {
 // becomes 5,000, and a weight of 1 becomes 10,000.
 //
 // For any spec, translateProfile runs quickly, and its result can be encoded and sent. All strings
-// are valid UTF-8. The nesting depth of conditions and the total size stay below the limits of
-// proxies. The results for equal specs are equal. The translateProfile function is safe for
+// are valid UTF-8. The nesting depth of conditions and the total size stay below the limits that
+// proxies impose. Equal specs yield equal results. The translateProfile function is safe for
 // concurrent use.
 //
 // A Problem begins with the path of the field, as in "routes[0] \"r\": condition: …". A Problem
 // contains at most 500 bytes and is safe to log and display.
 //
-// If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because part of a
-// policy may mean the opposite of the whole policy. An invalid timeout is ignored, and does not
-// cause a rejection. Opaque ports in a ServiceProfile are ignored, because proxies receive the
-// opaque ports of the Service.
+// If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because the valid
+// parts alone may mean the opposite of the whole. If a timeout is invalid, the timeout is ignored,
+// but the ServiceProfile is still used. Opaque ports in a ServiceProfile are ignored, because
+// proxies use the opaque ports of the Service instead.
 //
 // Proxies discard a retry budget if its ttl is below 1 s or above 1 min, its ratio is above 1,000,
 // or its minRetriesPerSecond is above 2,147,483,647. Proxies ignore a status without bounds. If API

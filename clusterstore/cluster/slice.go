@@ -103,8 +103,8 @@ type addressFacts struct {
 	nodes string             // nodes in the hints, encoded like zones; only set in the local cluster
 	node  string             // only set for a Pod that is not ready; other addresses use the node of their Pod
 	why   federation.Verdict // Served if the address is ready
-	// leftOut means that the address is not an endpoint of any port. Such an address appears in
-	// explanations, and can still be found by its hostname.
+	// If leftOut is true, the address is not an endpoint of any port. An address that is left out
+	// still appears in explanations, and can be found by its hostname.
 	leftOut bool
 	other   string // target that is neither a Pod nor an ExternalWorkload
 	text    string // original text that is not an IP address
@@ -245,7 +245,7 @@ func expandSlice(l *slice) *discoveryv1.EndpointSlice {
 	return o
 }
 
-// maxEndpointAddresses is the maximum number of addresses per endpoint that API servers accept.
+// API servers accept at most maxEndpointAddresses addresses per endpoint.
 const maxEndpointAddresses = 100
 
 func expandEndpoints(l *slice) *coreEndpoints {
@@ -523,9 +523,10 @@ func trim[T any](list []T) []T {
 	return list
 }
 
-// connected iterates over the addresses that are connected to their Pods. All ready addresses are
-// connected. In the local cluster, addresses with a hostname are connected as well, because profile
-// lookups need them. Isthmus ignores changes to the Pods of addresses that are not connected.
+// connected iterates over the addresses that need a pointer to their Pod. Every ready address needs
+// a pointer to its Pod. In the local cluster, addresses with a hostname also need a pointer to
+// their Pod, because proxies can look up these addresses by hostname. If an address has no pointer
+// to its Pod, changes to the Pod do not affect the address.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
@@ -561,8 +562,8 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// shared yields the address facts that slices share, each with its size. Equal facts of consecutive
-// addresses are yielded once.
+// shared yields the address facts that slices share, each with its size. If consecutive addresses
+// have equal facts, the facts are yielded only once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
@@ -578,8 +579,8 @@ func (l *slice) shared(yield func(any, int64) bool) {
 
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
-// alike reports whether two slices are equivalent. If visibleOnly is true, fields that are used
-// only for explanations are ignored.
+// alike reports whether two cached slices have equal contents. If visibleOnly is true, fields that
+// are used only for explanations are ignored.
 func (l *slice) alike(o *slice, visibleOnly bool) bool {
 	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed &&
 		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, visibleOnly) })
