@@ -361,8 +361,8 @@ func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federa
 }
 
 // Copy returns the cached objects of a linked cluster as gzipped lists, by resource. The result
-// contains each kind of object that has been listed. The limit is the maximum total size of the
-// lists, in bytes. If the lists are larger, Copy returns an error.
+// contains each kind of object that has been listed. The limit argument is the maximum total size,
+// in bytes, of the lists. If the lists are larger, Copy returns an error.
 //
 // Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
 // contains only the reason why they are invalid. Because EndpointSlices are copied before Pods, a

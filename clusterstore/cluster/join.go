@@ -196,7 +196,8 @@ func (j *joiner) addReady(
 }
 
 // addUnready appends an endpoint for an address that is not ready. Only the fields required to
-// count the address are set. An address whose endpoint could never be sent to proxies is not added.
+// count the address are set. If the endpoint of an address could never be sent to proxies, the
+// address is not added.
 func (j *joiner) addUnready(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) []*federation.Endpoint {

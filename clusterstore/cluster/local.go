@@ -182,8 +182,8 @@ func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. If the object is not
 // running, or its endpoint cannot be sent to proxies, endpointAt returns an endpoint without data
-// about the object. The containerPort argument is the port of the container behind a host port, and
-// zero for other ports.
+// about the object. The containerPort argument is the container port behind a host port, or zero if
+// the address does not contain a host port.
 func (l *Local) endpointAt(p *pod, addr netip.AddrPort, containerPort uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
 	j := joiner{cache: l.cache, behind: containerPort}

@@ -93,8 +93,8 @@ func expandPod(p compactedPod, r Rules) *corev1.Pod {
 	return o
 }
 
-// expandMetadata returns the metadata that Pods and ExternalWorkloads have in common. The metadata
-// contains the opaque ports only if they differ from the default.
+// expandMetadata returns the metadata for the Pod or ExternalWorkload with this template. The
+// metadata contains the opaque ports only if they differ from the default.
 func (t *template) expandMetadata(r Rules) metav1.ObjectMeta {
 	annotations := nonEmpty(map[string]string{skipAnnotation: t.skip.String()})
 	if t.opaque != r.DefaultOpaquePorts {

@@ -124,7 +124,7 @@ type translatedProfile struct {
 // contains only the value of this bound. Proxies receive weights as integers: a weight of "500m"
 // becomes 5,000, and a weight of 1 becomes 10,000.
 //
-// For any spec, translateProfile runs quickly, and its result can be encoded and sent. All strings
+// translateProfile runs quickly for any spec, and its result can be encoded and sent. All strings
 // are valid UTF-8. The nesting depth of conditions and the total size stay below the limits that
 // proxies impose. Equal specs yield equal results. The translateProfile function is safe for
 // concurrent use.

@@ -472,7 +472,7 @@ func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 }
 
 // podTarget returns the key of the Pod to which an address refers, or "" if the address does not
-// refer to an object. If the address refers to another kind of object, the address cannot be
+// refer to an object. If the address refers to an object other than a Pod, the address cannot be
 // served, and podTarget returns false.
 func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	switch {
