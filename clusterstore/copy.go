@@ -53,9 +53,9 @@ type LinkedCache struct {
 	CopiedCluster // Lost is zero unless the cluster is stale
 	State         cluster.State
 	Since         time.Time // start of the state
-	// Copy is the method [cluster.Cluster.Copy]. Copy is nil if this replica has not listed the
-	// cluster yet. Copy is also nil if the link Secret now names another cluster, because a copy
-	// would be unusable for that cluster.
+	// Copy is the method [cluster.Cluster.Copy]. Copy is nil if this replica has not yet listed the
+	// cluster's objects. Copy is also nil if the link Secret now names another cluster, because a
+	// copy would be unusable for that cluster.
 	Copy func(limit int) (map[string][]byte, error)
 }
 
@@ -63,12 +63,12 @@ const (
 	// silence is how long a link waits for a silent API server before it reads a copy of the
 	// cluster.
 	silence = 5 * time.Second
-	// copyPatience limits how long a copy may delay readiness, even if new Secrets interrupt loading.
-	// copyPatience also limits how long a link tries to read a copy without an interruption.
+	// copyPatience limits how long a copy may delay readiness, even if new Secrets interrupt
+	// loading. copyPatience also limits how long a link retries a failed read of its copy.
 	copyPatience = 10 * time.Second
-	// maxLoads is the maximum number of copies that are read and loaded at the same time, which
-	// limits the memory for copies. If only two copies were loaded at a time, starting from copies
-	// would take longer than starting from API servers (make bench BENCH=copies).
+	// maxLoads is the maximum number of copies that are read and loaded at the same time. This
+	// limit bounds the memory that copies use. With a limit of two, a replica would start more
+	// slowly from copies than from API servers (make bench BENCH=copies).
 	maxLoads = 4
 )
 
@@ -85,10 +85,10 @@ type linkCopy struct {
 	release time.Time       // until when next waits for kinds of the copy; zero until next has synced
 }
 
-// use reads and loads the copy if the cluster cannot be reached. While a copy is being loaded, the
-// link handles only two events. If the cluster completes its first sync in the meantime, loading
-// stops, because the copy is no longer needed. If new Secrets arrive in the meantime, loading
-// stops, and the next call loads the copy again.
+// The use method reads and loads the copy if the cluster cannot be reached. While a copy is being
+// loaded, the link handles only two events. If the cluster completes its first sync, loading stops,
+// because the copy is no longer needed. If new Secrets arrive, loading stops, and the next call
+// loads the copy again.
 func (c *linkCopy) use(ctx context.Context, newer <-chan struct{}) (interrupted bool) {
 	l := c.link
 	if c.isNeeded() {
@@ -129,8 +129,8 @@ func whileOpen(ctx context.Context, a, b <-chan struct{}) (open context.Context,
 	return open, stop
 }
 
-// retry lets the link load an unusable copy again. The link calls retry if its Secret contains new
-// credentials or identifies another cluster, because the copy may now be usable.
+// retry allows another attempt to load a copy that was unusable. The link calls retry if its Secret
+// contains new credentials or identifies another cluster, because the copy may now be usable.
 func (c *linkCopy) retry() {
 	if c.problem != nil {
 		c.problem = nil
@@ -139,8 +139,8 @@ func (c *linkCopy) retry() {
 }
 
 // untilNeeded returns how long the link must still wait before it reads the copy. If the link does
-// not need the copy, untilNeeded returns 0 and false. After the Store has settled, only a link that
-// has loaded or tried to load its copy before may load the copy again.
+// not need the copy, untilNeeded returns 0 and false. A link may make its first attempt to load a
+// copy only before the Store has settled.
 func (c *linkCopy) untilNeeded() (wait time.Duration, needed bool) {
 	next := c.link.next
 	if !c.allowed || next == nil || c.began.IsZero() && closed(c.link.store.settled) {
@@ -234,11 +234,11 @@ func (c *linkCopy) serve() {
 	l.since = c.of.Lost
 }
 
-// stays reports whether the link must keep serving the copy although the cluster itself has synced.
-// Before the link stops serving the copy, the cluster must list each kind of object that the copy
-// contains. A starting API server may reject requests, and Isthmus retries an optional kind of
-// object only after a pause. The wait for missing kinds of objects is limited, because the
-// credentials may lack permissions.
+// The stays method reports whether the link must keep serving the copy although the cluster itself
+// has synced. Before the link stops serving the copy, the cluster must list each kind of object
+// that the copy contains. A starting API server may reject requests, and Isthmus retries lists of
+// optional kinds of objects only after a pause. The wait for missing kinds of objects is limited,
+// because the credentials may lack permissions.
 func (c *linkCopy) stays() bool {
 	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), c.link.next.cluster.Health())) == 0 {
 		return false
@@ -261,7 +261,6 @@ func (c *linkCopy) due() <-chan time.Time {
 	return nil
 }
 
-// end drops the copy and stops the cluster that serves it.
 func (c *linkCopy) end() {
 	c.cluster.stop()
 	*c = linkCopy{link: c.link}

@@ -37,10 +37,10 @@
 //   - [Store.Status] returns an entry for every link Secret, including the reason if the Secret is
 //     not used. Logs, pages and errors never contain credentials.
 //
-// [Store.Run] starts one goroutine that watches Secrets, and one goroutine per cluster name. Only
-// the goroutine of a cluster name changes the link with that name. [LocalLink.Run] reconciles the
-// link of the local cluster. Each Cluster starts further goroutines. Run returns after all
-// goroutines have stopped. All other methods are safe for concurrent use.
+// [Store.Run] starts one goroutine that watches Secrets, and one goroutine per cluster name. Each
+// link is changed only by the goroutine for its cluster name. [LocalLink.Run] reconciles the link
+// of the local cluster. Each Cluster starts further goroutines. Run returns after all goroutines
+// have stopped. All other methods are safe for concurrent use.
 //
 // Package clusterstore/cluster caches the Services, endpoints and policies of one cluster. Package
 // clusterstore/gateway finds the usable Linkerd gateways of a cluster on another network. Package

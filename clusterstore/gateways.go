@@ -68,7 +68,7 @@ func (g *linkGateways) start(ctx context.Context, cfg gateway.Config) {
 	go func() { defer close(done); t.Run(ctx) }()
 }
 
-// end stops the tracker, and reports whether a tracker was running.
+// The end method stops the tracker, and reports whether a tracker was running.
 func (g *linkGateways) end() bool {
 	if g.tracker == nil {
 		return false
@@ -79,14 +79,14 @@ func (g *linkGateways) end() bool {
 	return true
 }
 
-// settled reports whether the tracker has settled or is not needed.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
 
-// late reports whether the tracker has been unsettled for at least namesTimeout.
+// The late method reports whether the first attempt to resolve names is still running after
+// namesTimeout.
 func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTimeout }
 
 // untilLate returns a channel that receives a value once namesTimeout has elapsed. The channel is
-// nil if the tracker has settled or has already exceeded namesTimeout.
+// nil if the first attempt to resolve names has finished, or if namesTimeout has already elapsed.
 func (g *linkGateways) untilLate() <-chan time.Time {
 	if g.settled() || g.late() {
 		return nil

@@ -78,7 +78,7 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 //
 // A link has up to two clusters. The [federation.Table] reads endpoints from the serving cluster.
 // If l.next is set, it contains a new cluster, which replaces the serving cluster once the new
-// cluster has synced. A link that has not synced yet has only the new cluster. During a rotation, a
+// cluster has synced. Before its first sync, a link has no serving cluster. During a rotation, a
 // link has two clusters: the serving one, and the one that replaces it.
 //
 // If a linked cluster cannot sync when the replica starts, the table may read from a copy of the
@@ -93,10 +93,9 @@ type link struct {
 
 	mailbox federation.Latest[[]*credentials] // all Secrets with this cluster name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of a cluster change
-	// This signal is set when the addresses or the health of gateways change. There are two
-	// signals, because a signal delays each change that closely follows an earlier change. With a
-	// single signal, the announcement of a new gateway would delay the first change to the gateway
-	// itself.
+	// This signal is set when the addresses or the health of gateways change. Gateways have a
+	// separate signal, because a signal delays each change that closely follows an earlier change.
+	// With a shared signal, the discovery of a gateway would delay the first report of its health.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
 	// This field becomes true when the link is no longer pending, or when gateway names have not
@@ -266,7 +265,7 @@ func (l *link) logLinked(creds *credentials) {
 }
 
 // useGateways makes the tracker follow the gateways of the cluster. If Isthmus can reach the Pods
-// of the cluster directly, useGateways stops the tracker instead.
+// of the cluster directly, useGateways stops the tracker.
 func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
 	from := cmp.Or(l.serving, l.copy.cluster, l.next)
@@ -405,17 +404,18 @@ func (l *link) setRegion() {
 	}
 }
 
-// updateState derives the state of the link from the health of its clusters, and admits a successor
-// that may replace the serving cluster.
+// updateState derives the state of the link from the health of its clusters, and checks whether a
+// successor may replace the serving cluster.
 func (l *link) updateState() {
 	switch {
 	case l.serving == nil && l.next == nil:
 		l.setState(cluster.Rejected, nil)
 		return
 	case l.serving == nil:
-		// Until a link has synced, its state changes only if a problem occurs. An unreachable
-		// cluster stays unreachable until it has synced. If the cluster has failed since
-		// linkCopy.use returned, the link stays pending until it has read the copy.
+		// Until a link has synced, its state changes only if a problem occurs. Even after the
+		// problem has been solved, an unreachable link stays unreachable until its cluster has
+		// synced. If the cluster has failed since linkCopy.use returned, the link stays pending
+		// until it has read the copy.
 		l.next.noteProgress()
 		problem := l.next.problem(l.next.noteHealth())
 		if problem != nil && l.copy.cluster == nil && !l.copy.isNeeded() {
@@ -533,9 +533,9 @@ func (l *link) noteProblem(problem error) {
 }
 
 // A panic during a list or watch of a linked cluster permanently stops all lists and watches of the
-// cluster, because the cache may be inconsistent. After a panic, the link starts another cluster
-// with the same credentials, as in a rotation. Until the new cluster has synced, the link is stale
-// and serves the cache of the failed cluster.
+// cluster, because the cache may be inconsistent. After a panic, the link starts a new cluster with
+// the same credentials. Until the new cluster has synced, the link is stale and serves the cache of
+// the failed cluster.
 
 // noteFailures schedules the replacement of failed clusters. The pauses before replacements grow
 // like those of a [panics.Supervisor]. If a failed cluster had run for at least MaxPause, it is
@@ -672,8 +672,8 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		// While promote waits for gateways, or for kinds of objects in the copy, the link does not
-		// watch the Synced channel.
+		// While gateways or missing kinds of objects delay the promotion, the link does not watch
+		// the Synced channel, which may already be closed.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}

@@ -57,8 +57,8 @@ type runningCluster struct {
 
 // noteAdvantage records when the successor gained an advantage over the serving cluster. The
 // successor has an advantage if it watches all required kinds of objects, and the serving cluster
-// is stale or uses credentials that the API server rejects. The time at which the serving cluster
-// became stale is not used, because it may be too early. After a long outage of the API server, the
+// is stale or uses credentials that the API server rejects. The advantage begins when noteAdvantage
+// notices it, not when the serving cluster became stale. After a long outage of the API server, the
 // successor may simply be the first of the two clusters to resume its watches.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
@@ -187,7 +187,7 @@ type starts struct{ *semaphore.Weighted }
 
 func newStarts(limit int64) starts { return starts{semaphore.NewWeighted(limit)} }
 
-// take waits for a turn, and returns false if ctx is done before the turn begins.
+// The take method waits for a turn. If ctx is done first, the result is false.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
 // giveBack ends the turn of a cluster when the cluster has synced, when it has failed, when the

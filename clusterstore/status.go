@@ -23,8 +23,8 @@ type linkStatus struct {
 	standing linkStanding
 }
 
-// shown returns the serving cluster, or the cluster that is still syncing if none is serving. If
-// the link has no cluster, the result is nil.
+// shown returns the serving cluster. If no cluster is serving, shown returns the cluster that is
+// still syncing. If the link has no cluster, the result is nil.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
 // served returns the cluster from which the table reads, or nil if there is none.
@@ -186,7 +186,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	st.GatewayProblems = problems
 }
 
-// probed maps the address of each probed gateway to whether the gateway is alive.
+// probed returns the address of each probed gateway, and whether the gateway is alive.
 func (v *linkStatus) probed() map[string]bool {
 	if v.gateways.tracker == nil {
 		return nil
@@ -200,8 +200,9 @@ func (v *linkStatus) probed() map[string]bool {
 	return list
 }
 
-// look makes the cluster read its trust anchors and Pod networks again, and returns a channel that
-// is closed once the cluster has read them. The channel is nil if the cluster is not ready.
+// The look method makes the cluster read its trust anchors and Pod networks again, and returns a
+// channel that is closed once the cluster has read them. The channel is nil if the cluster is not
+// ready.
 func (v *linkStatus) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
 		return at.cluster.Look()

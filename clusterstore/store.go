@@ -57,10 +57,10 @@ type Options struct {
 	LocalLink *LocalLink
 
 	// ReadCopy returns the copy of a cluster, or nil if no copy exists. The Store calls ReadCopy
-	// only for links that exist when it starts. The first call for a link is made only before the
-	// Store has settled. If ReadCopy returns an error other than an [UnusableCopy], the Store calls
-	// ReadCopy again one second later. If the link Secret changes, the Store may also call ReadCopy
-	// again. If ReadCopy is nil, copies are not used.
+	// only for links that exist when it starts. After the Store has settled, it calls ReadCopy only
+	// for links whose copies it has already tried to load. If ReadCopy returns an error other than
+	// an [UnusableCopy], the Store retries every second for about ten seconds. If the link Secret
+	// changes, the Store may also call ReadCopy again. If ReadCopy is nil, copies are not used.
 	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
 
 	// Supervisor recovers from panics in the code that processes changes to a cluster. If
@@ -335,8 +335,8 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	s.NotifyExports()
 }
 
-// removeIfUnused removes a link that has no Secrets. If the link has received Secrets in the
-// meantime, removeIfUnused returns false.
+// removeIfUnused removes a link that has no Secrets. If the link has received new Secrets,
+// removeIfUnused returns false.
 func (s *Store) removeIfUnused(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -356,8 +356,8 @@ func (s *Store) markSettled(l *link) {
 	s.checkSettled()
 }
 
-// checkSettled closes s.settled if all links are settled. Do not call checkSettled before the first
-// dispatch. The caller must hold s.mu.
+// If no link counts as pending any more, checkSettled closes the channel that Settled returns. Do
+// not call checkSettled before the first dispatch. The caller must hold s.mu.
 func (s *Store) checkSettled() {
 	if closed(s.settled) {
 		return
@@ -526,10 +526,9 @@ func (s *Store) Caches() (list []LinkedCache, listed bool) {
 	return list, listed
 }
 
-// Exports returns the exports of the local cluster, followed by those of each link in the order of
-// link names. The second result is false if the link Secrets have not been listed yet. The running
-// time of Exports is proportional to the number of links and, after a change, to the number of
-// exports.
+// Exports returns the exports of the local cluster, followed by those of the links, sorted by link
+// name. The second result is false if the link Secrets have not been listed yet. The running time
+// of Exports is proportional to the number of links and, after a change, to the number of exports.
 //
 // Exports, ExportsChanged, NotifyExports and RelistServices require Options.Exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
@@ -551,8 +550,8 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 }
 
 // NotifyExports closes the channel that ExportsChanged returned. The Store calls NotifyExports
-// after each change that may affect Exports. Other code must call NotifyExports after other changes
-// that affect the plan of exports.
+// after each change that may affect Exports. Code outside this package must call NotifyExports
+// after any other change that affects the plan of exports.
 func (s *Store) NotifyExports() { s.notifyExports() }
 
 // RelistServices requests a new list of a cluster's Services, for which the export hooks are then
