@@ -78,7 +78,7 @@ type health struct {
 	since    time.Time // when the gateway became alive or dead; zero if unknown
 }
 
-// probed is the state of the probes with one probeKey. Tracker.mu guards all fields.
+// probed is the shared state of all probes with the same probeKey. Tracker.mu guards all fields.
 type probed struct {
 	health
 	began time.Time // when the last probe began; zero if there was none

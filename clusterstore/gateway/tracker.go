@@ -141,8 +141,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// use updates the list of addresses and starts the probes of new addresses. Of the existing probes,
-// it restarts only those for an IP whose probes have changed.
+// The use method updates the list of addresses and starts the probes of new addresses. Existing
+// probes continue, unless any probe for the same IP has changed.
 func (t *Tracker) use(ctx context.Context, targets []Target) {
 	list, left := t.addresses(targets)
 	if len(list) == 0 && len(targets) > 0 { // no name has been resolved yet: keep the previous addresses
@@ -178,8 +178,8 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 	}
 }
 
-// addresses returns the known addresses of the targets, without duplicates, and the number of
-// addresses beyond MaxAddresses.
+// addresses returns up to MaxAddresses known addresses of the targets, without duplicates. The
+// second result is the number of further addresses, which are not used.
 func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	seen := make(map[netip.AddrPort]bool)
 	names := namesOf(targets)
@@ -236,8 +236,8 @@ func (t *Tracker) publish() {
 	}
 }
 
-// Problems returns displayable messages about names that cannot be resolved, and about the number
-// of addresses beyond MaxAddresses.
+// Problems returns displayable messages about names that cannot be resolved, and about addresses
+// that are not used because of MaxAddresses.
 func (t *Tracker) Problems() (list []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -292,7 +292,8 @@ func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
 	return known
 }
 
-// lookUp resolves a name and returns the addresses that can belong to another host.
+// lookUp resolves a name. The result omits addresses that cannot belong to another host, such as
+// loopback addresses.
 func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
 	ips, err := t.cfg.Resolve(ctx, name)
 	if err != nil {
@@ -347,7 +348,7 @@ func (t *Tracker) remember(before []Address) {
 	}
 }
 
-// healthOf returns the last known health of an address in the previous list.
+// If an address was in the previous list, healthOf returns its last known health.
 func (t *Tracker) healthOf(before []Address, addr netip.AddrPort) health {
 	i := slices.IndexFunc(before, func(a Address) bool { return a.Addr == addr })
 	if i < 0 {
@@ -412,7 +413,6 @@ func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
 	return key, at
 }
 
-// turn runs a single probe and records the result.
 func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.mu.Lock()
 	p := t.probed[key]
