@@ -36,8 +36,8 @@ type Client struct {
 
 // New returns a Client for a cluster, without sending a request. Each Client has its own
 // connections, so that closing a Client never affects another cluster. Requests are not
-// rate-limited, because a Client runs only a few watches. A non-nil *Requests counts the Client's
-// requests.
+// rate-limited, because a Client runs only a few watches. If the requests argument is not nil, it
+// counts the Client's requests.
 func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*Client, error) {
 	cfg := rest.CopyConfig(from)
 	cfg.QPS = -1
@@ -65,8 +65,8 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 }
 
 // AddTyped sets Clients. AddTyped must be called at most once, before other goroutines use the
-// Client. Because client-go reads whole responses into memory, [guard.Sized] limits the responses
-// of linked clusters.
+// Client. Because client-go reads whole responses into memory, [guard.Sized] limits the size of
+// responses from linked clusters.
 func (c *Client) AddTyped() (err error) {
 	client := c.singleTries()
 	if !c.local {

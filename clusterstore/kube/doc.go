@@ -30,18 +30,18 @@
 //   - While a server keeps sending data, only the caller's context limits the duration of the
 //     response. Package follow detects silent watches.
 //   - Package decode limits the size of each object that [Client].Sources returns. Package guard
-//     limits the responses that client-go reads from linked clusters ([Client.AddTyped]). Responses
-//     that client-go reads from the local cluster are not limited, because Isthmus trusts the local
-//     API server.
+//     limits the size of responses that client-go reads from linked clusters ([Client.AddTyped]).
+//     Responses that client-go reads from the local cluster may have any size, because Isthmus
+//     trusts the local API server.
 //   - A Client reads at most 64 KiB of an error response, within 5 s. The error contains the status
 //     code even if the response is truncated.
 //   - A Client buffers at most 512 KiB of each response before its caller reads the data.
 //   - Redirects are not followed, and a response that switches protocols is an error.
 //   - Client-go never retries a request, because this package hides Retry-After from client-go.
-//     Errors from [Client].Sources do contain Retry-After.
+//     Errors from [Client].Sources still contain the value of Retry-After.
 //   - A resource counts as absent ([decode.Sources].Serves) only if the server sends valid API
-//     discovery documents without the resource. A 404 response or an empty list of groups is not
-//     sufficient.
+//     discovery documents without the resource. A 404 response or an empty list of groups does not
+//     prove that a resource is absent.
 //   - [Client.Server] returns what the server's responses have revealed: the time of the server's
 //     clock, the error of the last failed request, and up to 100 refused requests by verb and
 //     resource.
@@ -69,8 +69,8 @@
 //
 // [Requests] provides the same metrics as Linkerd's destination controller, with an additional
 // label for the cluster. Linkerd uses one client for Kubernetes resources and another for Linkerd
-// resources. Isthmus uses one client for both, and derives the label "client" from the path of each
-// request.
+// resources. Isthmus uses a single client for all resources, and derives the label "client" from
+// the path of each request.
 //
 // ARCHITECTURE.md in the module's root shows how the packages work together.
 package kube

@@ -209,10 +209,10 @@ func certificates(text []byte) (list []*x509.Certificate, err error) {
 
 const (
 	// maxNodes limits the number of Nodes that are read from one cluster. Each page of the list
-	// contains at most nodePage Nodes, because a Node has a size of about ten kilobytes.
+	// contains at most nodePage Nodes, because a Node is about ten kilobytes in size.
 	maxNodes, nodePage = 5000, 500
-	// maxRanges limits the IP ranges that are cached for one cluster, and thereby the cost of
-	// comparing clusters.
+	// maxRanges limits the number of IP ranges that are cached for one cluster, and thereby the
+	// cost of comparing clusters.
 	maxRanges = 1000
 )
 

@@ -28,11 +28,11 @@ const (
 // [Keeper.Look].
 type Turns chan struct{}
 
-// NewTurns returns Turns that limit the number of clusters to looksAtOnce.
+// NewTurns returns Turns with a limit of looksAtOnce clusters.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
-// take waits for a turn, or returns false if ctx is done before the turn. Nil Turns do not limit
-// anything.
+// The take method waits for a turn. If ctx is done first, the result is false. If t is nil, there
+// is no limit.
 func (t Turns) take(ctx context.Context) bool {
 	if t == nil {
 		return true
@@ -64,8 +64,8 @@ type Keeper struct {
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
 	// anchorsTried and networksTried are the times of the last attempts to read trust anchors and
-	// Pod networks. After a timeout, paused is the time from which calls to Look may read facts
-	// again.
+	// Pod networks. After a timeout, calls to Look do not read facts until the time in the paused
+	// field.
 	anchorsTried, networksTried, paused time.Time
 }
 
@@ -104,7 +104,8 @@ func (k *Keeper) Look() <-chan struct{} {
 	return k.looked
 }
 
-// due reports which facts Run may read now in response to a call to Look. The caller holds k.mu.
+// The due method reports which facts Run may read now in response to a call to Look. The caller
+// holds k.mu.
 func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	if now.Before(k.paused) {
 		return false, false
@@ -162,9 +163,9 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// look reads the facts that are due, starting with the trust anchors, because they are small. If a
-// failed read does not show the current state of the cluster, the cached facts and their age do not
-// change.
+// The look method reads the facts that are due, starting with the trust anchors, because they are
+// small. If a failed read does not show the current state of the cluster, the cached facts and
+// their age do not change.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()
 	if !k.turns.take(ctx) {

@@ -349,10 +349,10 @@ const (
 	// maxDepth limits the nesting of maps and lists. A kubeconfig without extensions has at most 8
 	// levels of nesting.
 	maxDepth = 20
-	// maxRSA limits the length of the integers in an RSA key, in bits. crypto/tls has the same
-	// limit for a peer's key. The CPU time for a key grows with the cube of its length, and the
-	// computation cannot be canceled. For the largest key that fits into a kubeconfig, the
-	// computation would take hours.
+	// maxRSA is the maximum length, in bits, of the integers in an RSA key. The crypto/tls package
+	// has the same limit for a peer's key. The CPU time for processing an RSA key grows with the
+	// cube of the key's length, and the processing cannot be canceled. For the largest key that
+	// fits into a kubeconfig, the processing would take hours.
 	maxRSA = 8192
 )
 

@@ -14,8 +14,8 @@ import (
 	"isthmus/internal/guard"
 )
 
-// maxRefusals limits the refused requests that are recorded per server. Isthmus sends about thirty
-// different requests.
+// maxRefusals is the maximum number of refused requests that are recorded per server. Isthmus sends
+// only about thirty different kinds of requests.
 const maxRefusals = 100
 
 type observer struct {
@@ -76,9 +76,9 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	}
 }
 
-// When a request is not refused, forget removes earlier refusals of the same request, and of API
-// discovery for the same API group. A successful watch also removes the refusal of a list, because
-// a client does not watch objects that it is not allowed to list.
+// When the server accepts a request, forget removes the recorded refusals of the same request and
+// of API discovery for its API group. A successful watch also clears a recorded refusal to list the
+// same objects, because a client watches only objects that it may list.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {
@@ -104,9 +104,9 @@ func (o *observer) failure(err error) {
 }
 
 // clockOf compares a server's clock with the local clock, or returns nil if the response has no
-// date. The date is truncated to whole seconds, and the exact time of the response is unknown.
-// Because both times are inexact, clockOf compares the middle of the possible local times with the
-// middle of the possible server times.
+// date. The Date header is truncated to whole seconds, and the exact time of the response is
+// unknown. Because both times are inexact, clockOf compares the middle of the possible local times
+// with the middle of the possible server times.
 func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	at, err := http.ParseTime(date)
 	if err != nil {

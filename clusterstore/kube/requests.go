@@ -30,8 +30,8 @@ type Requests struct {
 }
 
 // clusterRequests contains the metrics of one cluster. The metrics of the local cluster are the
-// same as those of Linkerd's destination controller. A linked cluster has fewer time series,
-// because every replica exports them for every link.
+// same as those of Linkerd's destination controller. Each linked cluster has fewer time series than
+// the local cluster, because every replica exports series for every link.
 type clusterRequests struct {
 	linked               bool
 	total, errors        *prometheus.CounterVec

@@ -26,7 +26,7 @@ const (
 )
 
 // If a server closes each HTTP/2 connection with GOAWAY, net/http repeats the request hundreds of
-// times per second. If a server refuses each stream, net/http repeats the request for a minute. A
+// times per second. If a server refuses every stream, net/http repeats the request for a minute. A
 // dial timeout does not prevent net/http from repeating a request. To prevent endless attempts,
 // maxTries limits their number, and beginTimeout limits the time until the response begins.
 const (
@@ -42,8 +42,8 @@ var (
 	errNoAnswer = fmt.Errorf("the API server did not begin to respond within %v", beginTimeout)
 )
 
-// maxWaiting limits the bytes of a response that are buffered before the caller reads them. By
-// default, net/http buffers up to 4 MiB for each watch.
+// maxWaiting is the maximum number of bytes of a response that are buffered before the caller reads
+// them. By default, net/http buffers up to 4 MiB for each watch.
 const maxWaiting = 512 << 10
 
 const maxHeader = 256 << 10 // of a response, in bytes
@@ -150,8 +150,8 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// begin sends a request and returns the response once its header has been received, or an error
-// after maxTries or beginTimeout.
+// begin sends a request and returns the response once its header has been received. If this takes
+// more than maxTries attempts, or longer than beginTimeout, begin returns an error.
 func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
 	var tries atomic.Int32
 	counted := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{GetConn: func(string) {
@@ -236,8 +236,9 @@ func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
-// maxError and errorTimeout limit the bodies of error responses. API servers send errors of a few
-// hundred bytes, and load balancers send pages of a few kilobytes.
+// maxError limits the size of an error response's body, and errorTimeout limits the time to read
+// it. API servers send errors of a few hundred bytes, and load balancers send pages of a few
+// kilobytes.
 const (
 	maxError     = 64 << 10
 	errorTimeout = 5 * time.Second // from the end of the header

@@ -78,8 +78,8 @@ type MCS struct {
 	ServiceExports func(namespace string) WithStatus[*mcs.ServiceExport]
 }
 
-// NewMCS returns clients for v1beta1 or v1alpha1 of the MCS-API, without sending a request. These
-// versions of the MCS-API have the same fields.
+// NewMCS returns clients for v1beta1 or v1alpha1 of the MCS-API, without sending a request. The
+// versions v1beta1 and v1alpha1 have the same fields.
 func NewMCS(version string, config *rest.Config, client *http.Client) (MCS, error) {
 	v := schema.GroupVersion{Group: mcs.GroupName, Version: version}
 	s := runtime.NewScheme()
