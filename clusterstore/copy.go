@@ -73,7 +73,7 @@ const (
 )
 
 // linkCopy reads the copy of a link's cluster, and holds the cluster that has loaded the copy. Only
-// the goroutine of the link calls the methods of a linkCopy.
+// the link's goroutine calls the methods of a linkCopy.
 type linkCopy struct {
 	link    *link
 	allowed bool            // the copy may be read; set for links that exist when the replica starts
@@ -166,7 +166,8 @@ func (c *linkCopy) isNeeded() bool {
 	return needed && wait <= 0
 }
 
-// If the copy cannot be read, load calls tryLoad again every second for up to copyPatience.
+// If the copy cannot be read, the load method calls tryLoad again every second for up to
+// copyPatience.
 func (c *linkCopy) load(ctx context.Context) error {
 	for began := time.Now(); ; {
 		err := c.tryLoad(ctx)
@@ -249,8 +250,8 @@ func (c *linkCopy) stays() bool {
 	return time.Now().Before(c.release)
 }
 
-// due returns a channel that receives a value when the link must read its copy or stop serving the
-// copy. The channel is nil if the link will neither read a copy nor stop serving one.
+// The due method returns a channel that receives a value when the link must read its copy or stop
+// serving the copy. The channel is nil if the link will neither read a copy nor stop serving one.
 func (c *linkCopy) due() <-chan time.Time {
 	if wait, needed := c.untilNeeded(); needed {
 		return time.After(wait)

@@ -119,8 +119,8 @@ func (c *credentials) sameVersion(o *credentials) bool {
 	return c.version == o.version && c.version != ""
 }
 
-// describe returns the part of a cluster's status that depends only on the Secret. The argument
-// contains the credentials that are in use for the cluster, and may be nil.
+// The describe method returns the part of a cluster's status that depends only on the Secret. The
+// argument contains the credentials that are in use for the cluster, and may be nil.
 func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	d := adminapi.Cluster{Cluster: string(c.cluster), Secret: c.secret, Unread: c.settings.warnings}
 	if c.refused != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // linkGateways holds the Linkerd gateways of a link to a cluster on another network. Only the
-// goroutine of the link writes to a linkGateways.
+// link's goroutine writes to a linkGateways.
 type linkGateways struct {
 	tracker *gateway.Tracker // nil if Isthmus can reach the cluster's Pods directly
 	targets []gateway.Target

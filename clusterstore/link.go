@@ -93,13 +93,13 @@ type link struct {
 
 	mailbox federation.Latest[[]*credentials] // all Secrets with this cluster name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of a cluster change
-	// This signal is set when the addresses or the health of gateways change. Gateways have a
-	// separate signal, because a signal delays each change that closely follows an earlier change.
-	// With a shared signal, the discovery of a gateway would delay the first report of its health.
+	// This signal is set when the addresses or the health of gateways change. A signal delays each
+	// change that closely follows an earlier change. If the link used one signal for all changes,
+	// the discovery of a gateway would delay the first report of its health.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
 	// This field becomes true when the link is no longer pending, or when gateway names have not
-	// resolved within namesTimeout. It is guarded by store.mu.
+	// been resolved within namesTimeout. It is guarded by store.mu.
 	settled bool
 
 	linkStatus
@@ -319,9 +319,9 @@ func (l *link) readable(from *runningCluster) federation.Source {
 	return g.source
 }
 
-// promote replaces the serving cluster with the new cluster after the new cluster has synced. The
-// admitSuccessor method may delay the sync of the new cluster. The table switches to the new
-// cluster in one step, and then the old cluster stops.
+// Once the new cluster has synced, promote makes it the serving cluster. The admitSuccessor method
+// may delay the sync of the new cluster. The table switches to the new cluster in one step, and
+// then the old cluster stops.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copy.stays() ||
 		l.serving == nil && l.awaitsGateways() {
@@ -474,7 +474,7 @@ func because(text string, why error) string {
 
 // admitSuccessor lets the successor complete its first sync as soon as the successor no longer has
 // to wait for any kind of object. The arguments are the current health of the serving cluster and
-// the current health of the successor.
+// of the successor.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)
@@ -672,8 +672,8 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		// While gateways or missing kinds of objects delay the promotion, the link does not watch
-		// the Synced channel, which may already be closed.
+		// While the new cluster waits for gateways or for missing kinds of objects, the link does
+		// not watch the cluster's Synced channel, which may already be closed.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}

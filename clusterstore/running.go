@@ -91,7 +91,8 @@ func (r *runningCluster) start(ctx context.Context, turns starts) {
 	}()
 }
 
-// stop returns after all goroutines of the cluster have stopped. The receiver may be nil.
+// The stop method returns after all goroutines of the cluster have stopped. The receiver may be
+// nil.
 func (r *runningCluster) stop() {
 	if r != nil {
 		r.cancel()
@@ -187,7 +188,7 @@ type starts struct{ *semaphore.Weighted }
 
 func newStarts(limit int64) starts { return starts{semaphore.NewWeighted(limit)} }
 
-// The take method waits for a turn. If ctx is done first, the result is false.
+// The take method waits for a turn. If ctx is done before the turn begins, the result is false.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
 // giveBack ends the turn of a cluster when the cluster has synced, when it has failed, when the

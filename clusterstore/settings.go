@@ -356,7 +356,7 @@ func isAddr(text string) bool {
 
 const maxQuoted = 64
 
-// quote returns an untrusted string in quotes, truncated to maxQuoted bytes.
+// The quote function returns an untrusted string in quotes, truncated to maxQuoted bytes.
 func quote(text string) string {
 	if len(text) > maxQuoted {
 		return fmt.Sprintf("%q…", text[:maxQuoted])

@@ -11,8 +11,7 @@ import (
 )
 
 // linkStanding holds the region and the standing of a link's cluster, and the reasons for the
-// standing. Only the goroutine of the link writes to a linkStanding. Other goroutines receive
-// copies.
+// standing. Only the link's goroutine writes to a linkStanding. Other goroutines receive copies.
 type linkStanding struct {
 	settings  linkSettings // settings from the newest version of the Secret in use
 	secret    string       // namespace and name of the Secret in use; empty if there is none
@@ -26,7 +25,8 @@ type linkStanding struct {
 	logged      federation.Standing
 }
 
-// effective returns the standing that results from the cordon and the condition of the cluster.
+// The effective method returns the standing that results from the cordon and the condition of the
+// cluster.
 func (s *linkStanding) effective() federation.Standing { return max(s.settings.cordon, s.notByHand()) }
 
 // notByHand returns the standing that the cluster would have without a cordon.

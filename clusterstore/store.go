@@ -123,7 +123,7 @@ type Store struct {
 	links      map[federation.ClusterName]*link
 }
 
-// ExportOptions connects package exports to the caches of the local cluster and all linked
+// ExportOptions connects package local/exports to the caches of the local cluster and all linked
 // clusters. All clusters share one value. Both functions are required.
 type ExportOptions struct {
 	// Hooks returns the hooks for the cluster with the given name, which is empty for the local
@@ -436,8 +436,8 @@ func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
 	return st
 }
 
-// rejected returns the number of unusable Secrets per reason, and the set of clusters without a
-// usable Secret.
+// The rejected method returns the number of unusable Secrets per reason, and the set of clusters
+// without a usable Secret.
 func (s *Store) rejected(
 	links map[federation.ClusterName]*linkStatus,
 ) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
@@ -589,7 +589,8 @@ func await(ctx context.Context, all ...<-chan struct{}) {
 	}
 }
 
-// closed reports whether a channel has been closed. No values may be sent on the channel.
+// The closed function reports whether a channel has been closed. No values may be sent on the
+// channel.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

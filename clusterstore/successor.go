@@ -100,7 +100,8 @@ func watchesNeeded(h cluster.Health) bool {
 	})
 }
 
-// revoked reports whether the API server no longer accepts the credentials of a cluster.
+// The revoked function reports whether the API server no longer accepts the credentials of a
+// cluster.
 func revoked(h cluster.Health) bool {
 	return slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
 		return r.Failure == adminapi.Unauthorized && r.Lasts
