@@ -29,8 +29,8 @@ var transport = &http.Transport{
 	MaxResponseHeaderBytes: probeAnswer,
 }
 
-// get probes an address with an HTTP GET request. The address is alive if the response has status
-// 200.
+// The get function probes an address with an HTTP GET request. The address is alive if the response
+// has status 200.
 func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	url := "http://" + net.JoinHostPort(ip.String(), strconv.Itoa(int(probe.Port))) + probe.Path
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -87,9 +87,9 @@ func (r *reader) Read() federation.Share {
 	return out
 }
 
-// count returns the number of endpoints in the slices, without duplicate addresses. An endpoint of
-// a dual-stack Service has two addresses, so the result is the number of IPv4 addresses or of IPv6
-// addresses, whichever is larger.
+// The count function returns the number of endpoints in the slices, without duplicate addresses. An
+// endpoint of a dual-stack Service has two addresses, so the result is the number of IPv4 addresses
+// or of IPv6 addresses, whichever is larger.
 func count(list []*federation.Slice) (n federation.Behind) {
 	var counted map[netip.AddrPort]bool // nil if there is only one slice, which has no duplicates
 	if len(list) > 1 {
@@ -119,8 +119,8 @@ func count(list []*federation.Slice) (n federation.Behind) {
 	return n
 }
 
-// endpoints returns the gateways as endpoints of a service port. The endpoints look like those of a
-// Linkerd mirror Service.
+// The endpoints method returns the gateways as endpoints of a service port. The endpoints look like
+// those of a Linkerd mirror Service.
 func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.Endpoint {
 	group := []federation.Label{
 		{Name: "namespace", Value: svc.Namespace}, {Name: "service", Value: svc.Name},

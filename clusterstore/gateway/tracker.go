@@ -212,7 +212,7 @@ func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	return list, left
 }
 
-// publish updates the result of Addresses. The caller holds t.mu.
+// The publish method updates the result of Addresses. The caller holds t.mu.
 func (t *Tracker) publish() {
 	list := slices.Clone(t.list)
 	for i := range list {
@@ -437,8 +437,8 @@ func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.publish()
 }
 
-// excluded reports whether an IP lies outside the ranges of the newest targets. Run may not have
-// processed the newest targets yet, because it may still be resolving names.
+// The excluded method reports whether an IP lies outside the ranges of the newest targets. Run may
+// not have processed the newest targets yet, because it may still be resolving names.
 func (t *Tracker) excluded(ip netip.Addr) bool {
 	targets, _ := t.targets.Get()
 	return len(*targets) > 0 && (*targets)[0].excludes(ip) // all targets of a link have the same ranges
