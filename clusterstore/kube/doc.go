@@ -38,7 +38,7 @@
 //   - A Client buffers at most 512 KiB of each response before its caller reads the data.
 //   - Redirects are not followed, and a response that switches protocols is an error.
 //   - Client-go never retries a request, because this package hides Retry-After from client-go.
-//     Errors from [Client].Sources still contain the value of Retry-After.
+//     Errors from [Client].Sources contain the value of Retry-After.
 //   - A resource counts as absent ([decode.Sources].Serves) only if the server sends valid API
 //     discovery documents without the resource. A 404 response or an empty list of groups does not
 //     prove that a resource is absent.

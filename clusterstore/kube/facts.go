@@ -253,8 +253,8 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 	return n, nil
 }
 
-// join returns the shortest list of IP ranges that contains exactly the addresses in the given
-// ranges. The ranges of the Nodes are usually parts of one cluster-wide range.
+// The join function returns the shortest list of IP ranges that contains exactly the addresses in
+// the given ranges. The ranges of the Nodes are usually parts of one cluster-wide range.
 func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	list := make([]netip.Prefix, 0, len(ranges))
 	for p := range ranges {

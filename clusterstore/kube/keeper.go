@@ -31,8 +31,8 @@ type Turns chan struct{}
 // NewTurns returns Turns with a limit of looksAtOnce clusters.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
-// The take method waits for a turn. If ctx is done first, the result is false. If t is nil, there
-// is no limit.
+// The take method waits for a turn. If ctx is done before the turn begins, the result is false. If
+// t is nil, the number of turns is not limited.
 func (t Turns) take(ctx context.Context) bool {
 	if t == nil {
 		return true

@@ -15,7 +15,7 @@ import (
 )
 
 // maxRefusals is the maximum number of refused requests that are recorded per server. Isthmus sends
-// only about thirty different kinds of requests.
+// only about thirty different kinds of requests to a server.
 const maxRefusals = 100
 
 type observer struct {

@@ -227,8 +227,8 @@ func (f *firstAlone) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
-// alone sends the first request. Other requests can use the connection once the headers of the
-// first request have been written.
+// The alone method sends the first request. Other requests can use the connection once the headers
+// of the first request have been written.
 func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 	connected := sync.OnceFunc(func() { close(f.first) })
 	defer connected()
