@@ -31,7 +31,8 @@ var madeTexts = []string{
 
 func (m Maker) text() string { return madeTexts[m.IntN(len(madeTexts))] }
 
-// fill sets a value and its nested fields at random. Deeply nested fields are set less often.
+// The fill method sets a value and its nested fields at random. Deeply nested fields are set less
+// often.
 func (m Maker) fill(v reflect.Value, depth int) {
 	if m.IntN(4) == 0 && depth > 0 || depth > 9 {
 		return
