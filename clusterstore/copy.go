@@ -205,7 +205,7 @@ func (c *linkCopy) tryLoad(ctx context.Context) error {
 	loaded.start(context.WithoutCancel(ctx), newStarts(1)) // ends with linkCopy.end
 	for !closed(made.Synced()) {
 		changed := made.HealthChanged()
-		// After the copy has been loaded, Health.Err only means that the API server has not been
+		// After the copy has been loaded, Health.Err means only that the API server has not been
 		// reached.
 		if h := made.Health(); ctx.Err() != nil || h.Err != nil && !h.StaleSince.Equal(found.Lost) {
 			loaded.stop()

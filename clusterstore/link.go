@@ -208,9 +208,9 @@ func (l *link) useRanges(want *credentials) {
 	l.log.Info("address ranges changed", zap.String("secret", want.secret), zap.Int("ranges", len(want.ranges)))
 }
 
-// start creates and runs a new cluster, and stores it in l.next. While a link is pending, each new
-// cluster inherits the deadline of the previous cluster, so edits to the Secret do not extend the
-// deadline. A cluster has no deadline while it waits for its turn to start.
+// The start method creates and runs a new cluster, and stores it in l.next. While a link is
+// pending, each new cluster inherits the deadline of the previous cluster, so edits to the Secret
+// do not extend the deadline. A cluster has no deadline while it waits for its turn to start.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
@@ -649,7 +649,7 @@ func (l *link) logDuplicates(list []*credentials) {
 	l.duplicates = duplicates
 }
 
-// publish makes the current status of the link visible to other goroutines.
+// The publish method makes the current status of the link visible to other goroutines.
 func (l *link) publish() {
 	v := l.linkStatus
 	for _, r := range []**runningCluster{&v.serving, &v.next, &v.copy.cluster} {
@@ -665,8 +665,9 @@ func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 	l.env.report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
-// wait blocks until the link may need to be reconciled. A link is reconciled after new Secrets,
-// expired time limits, and changes to the progress, health, region or gateways of a cluster.
+// The wait method blocks until the link may need to be reconciled. A link is reconciled after new
+// Secrets, expired time limits, and changes to the progress, health, region or gateways of a
+// cluster.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time

@@ -176,9 +176,9 @@ func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 // connections and lists would time out and start over, so that no cluster would become ready.
 const maxStarts = 32
 
-// A turn has at most startSteps steps, each of which takes startStep, so that an unresponsive
-// cluster does not delay other clusters. A step begins when the goroutine notices the end of the
-// previous step, so turns are longer when the CPUs are busy.
+// A turn has at most startSteps steps, each of length startStep, so that an unresponsive cluster
+// does not delay other clusters. A step begins when the goroutine notices the end of the previous
+// step, so turns are longer when the CPUs are busy.
 const (
 	startSteps = 20
 	startStep  = 50 * time.Millisecond

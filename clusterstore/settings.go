@@ -36,7 +36,7 @@ const (
 	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity" // overrides the identities of the gateways
 )
 
-// RangesAnnotation contains the address ranges that endpoints of a cluster may use, as
+// RangesAnnotation lists the address ranges that endpoints of a cluster may use. The ranges are
 // comma-separated CIDRs. Without this annotation, endpoints of the cluster may use any address.
 const RangesAnnotation = "isthmus.io/address-ranges"
 
@@ -89,8 +89,8 @@ func readSettings(annotations map[string]string, defaults linkSettings) linkSett
 	return r.settings
 }
 
-// targets returns the gateway targets for a cluster with the given gateways, and messages about
-// problems with the gateways.
+// The targets method returns the gateway targets for a cluster with the given gateways, and
+// messages about problems with the gateways.
 func (r *linkSettings) targets(
 	found []*cluster.Gateway, more int, routable func(netip.Addr) bool,
 ) (list []gateway.Target, problem []string) {

@@ -377,7 +377,7 @@ func (s *Store) checkSettled() {
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
 // SecretsListed reports whether the link Secrets have been listed. If the link Secrets currently
-// cannot be read, err says why, and links do not change.
+// cannot be read, the error says why, and links do not change.
 func (s *Store) SecretsListed() (listed bool, err error) {
 	now, _ := s.secrets.Get()
 	if why := s.readErr.Load(); why != nil {
@@ -472,9 +472,10 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
 	return links
 }
 
-// LinkedCluster returns the serving cluster of a link and the state of the link. If no cluster is
-// serving, LinkedCluster returns the cluster that is still syncing. If the link has no cluster, the
-// returned cluster is nil. If no link has the given name, the returned state is empty.
+// LinkedCluster returns the cluster from which a link serves endpoints, and the state of the link.
+// If no cluster is serving, LinkedCluster returns the cluster that is still syncing. If the link
+// has no cluster, the returned cluster is nil. If no link has the given name, the returned state is
+// empty.
 func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
 	s.mu.Lock()
 	l := s.links[name]
@@ -575,7 +576,7 @@ func (s *Store) RelistServices(name string) {
 	}
 }
 
-// await returns when all non-nil channels are closed, or when ctx is done.
+// The await function returns when all non-nil channels are closed, or when ctx is done.
 func await(ctx context.Context, all ...<-chan struct{}) {
 	for _, one := range all {
 		if one == nil {
