@@ -44,9 +44,10 @@ type AddressFilter struct {
 	readAt  time.Time    // when host and hostErr were read
 }
 
-// refusal returns a displayable reason why an address must not be probed now, or "" if it may be
-// probed. The refusal method blocks until the local cluster's cache is complete. If ctx is done
-// before the cache is complete, the result is "", but the caller must not probe the address.
+// The refusal method returns a displayable reason why an address must not be probed now, or "" if
+// it may be probed. The refusal method blocks until the local cluster's cache is complete. If ctx
+// is done before the cache is complete, the result is "", but the caller must not probe the
+// address.
 func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !f.Routable(ip) {

@@ -178,8 +178,8 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 	}
 }
 
-// addresses returns up to MaxAddresses known addresses of the targets, without duplicates. The
-// second result is the number of further addresses, which are not used.
+// The addresses method returns up to MaxAddresses known addresses of the targets, without
+// duplicates. The second result is the number of further addresses, which are not used.
 func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	seen := make(map[netip.AddrPort]bool)
 	names := namesOf(targets)
