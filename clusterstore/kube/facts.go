@@ -32,7 +32,7 @@ import (
 
 const readTimeout = time.Minute
 
-// Facts contains the facts about one cluster at the time when they were read. Facts are immutable.
+// Facts is a snapshot of the facts about one cluster. Facts are immutable.
 type Facts struct {
 	version, versionError string
 	anchors               adminapi.TrustAnchors
@@ -188,7 +188,7 @@ func parseAnchors(text string) (anchors []adminapi.Anchor, err error) {
 	return anchors, nil
 }
 
-// certificates parses the certificates in a PEM file and ignores other blocks.
+// The certificates function parses the certificates in a PEM file and ignores other blocks.
 func certificates(text []byte) (list []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {

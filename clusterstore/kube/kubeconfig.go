@@ -263,8 +263,8 @@ func checkCredentials(cfg *rest.Config) error {
 
 const maxIgnored = 8 // unknown fields that are listed by name
 
-// harmless is a pattern for names of unknown fields that are safe to show. In a broken file, other
-// names could be secrets.
+// The harmless pattern matches names of unknown fields that are safe to show. In a broken file,
+// other names could be secrets.
 var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
 var errTwice = errors.New("kubeconfig contains the same field twice: remove one of the two")

@@ -111,8 +111,8 @@ func (c *clusterRequests) answered(client, code, method string, took time.Durati
 	c.latency.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// Describe implements prometheus.Collector. Because Describe does not describe any metrics, the
-// registry checks the metrics when they are collected.
+// Describe implements prometheus.Collector. Describe sends no descriptors, so the registry
+// validates the metrics on each collection.
 func (m *Requests) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -187,8 +187,8 @@ func clientOf(path string) string {
 	return clientKubernetes
 }
 
-// codeOf returns the label value for a status code. All undefined codes share the value "unknown",
-// because a hostile server could send many different codes.
+// codeOf returns the label value for a status code. All undefined status codes share the value
+// "unknown", because a hostile server could send many different codes.
 func codeOf(code int) string {
 	if http.StatusText(code) == "" {
 		return "unknown"

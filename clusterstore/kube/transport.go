@@ -244,9 +244,9 @@ const (
 	errorTimeout = 5 * time.Second // from the end of the header
 )
 
-// boundBody limits the size of a response's body. The body of an error response is read
+// boundBody limits the size of an error response's body. The body of an error response is read
 // immediately, and may be truncated, because the status code is enough to report the error. For any
-// other response, closing the body calls cancel.
+// other response, closing the body cancels the request.
 func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
 	switch status := response.StatusCode; {
 	case status == http.StatusSwitchingProtocols:
