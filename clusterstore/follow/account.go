@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// A print is a hash of an object's key, and uses much less memory than the key. API servers cannot
-// provoke collisions, because they do not know the seed of the hash.
+// A print is a hash of an object's key. Storing prints instead of keys saves memory. API servers
+// cannot provoke collisions, because they do not know the seed of the hash.
 type print uint64
 
 type prints struct{ seed maphash.Seed }
@@ -17,8 +17,8 @@ func newPrints() prints { return prints{maphash.MakeSeed()} }
 
 func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
 
-// In addition to the key and the value of each object, the memory cap counts the following sizes,
-// in bytes. A test in clusterstore/cluster compares the estimated size of a cache with the heap.
+// The estimated memory of a cache includes the following sizes, in bytes, in addition to keys and
+// values. A test in clusterstore/cluster compares the estimated size of a cache with the heap.
 const (
 	objectSize = 56 // an entry of account.sizes, and the string header of the object's key
 	shareSize  = 96 // an entry of account.shared
@@ -59,7 +59,7 @@ type sums struct {
 // against the memory cap.
 func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
 
-// beside returns the number of bytes that a list stages in addition to the cache.
+// beside returns the memory, in bytes, that the list being read uses in addition to the cache.
 func (s *sums) beside() int64 { return s.staged + s.stagedShared }
 
 type share struct {
@@ -67,7 +67,8 @@ type share struct {
 	size           int64
 }
 
-// handles iterates over the shared values of an object and their sizes. A nil handles is empty.
+// handles is an iterator over the shared values of an object and their sizes. A nil iterator is
+// empty.
 type handles iter.Seq2[any, int64]
 
 func (h handles) all(yield func(any, int64) bool) {
@@ -151,15 +152,16 @@ func (a *account) stageAs(staged, listed int64, of handles) error {
 	return err
 }
 
-// unstage removes the references of a staged object. The object's bytes still count until the list
-// ends, so that an endless list of repeated objects exceeds the memory cap.
+// unstage removes the references from a staged object to its shared values. The object's bytes
+// still count until the list ends, so that an endless list of repeated objects exceeds the memory
+// cap.
 func (a *account) unstage(of handles) {
 	if a != nil {
 		a.refer(of, 0, -1)
 	}
 }
 
-// commit begins the move of all staged objects into the cache. unstageAll ends the move.
+// commit must be called before staged objects are moved into the cache, and unstageAll afterward.
 func (a *account) commit() {
 	if a != nil {
 		a.committing = true
@@ -182,8 +184,9 @@ func (a *account) unstageAll() {
 	a.settle()
 }
 
-// announced returns an error if the rest of a list would exceed the memory cap. Each of the
-// remaining objects is assumed to be as small as the smallest object on the first page.
+// announced returns an error if the whole list, including the objects that the server has not sent
+// yet, would exceed the memory cap. Each of the remaining objects is assumed to be as small as the
+// smallest object on the first page.
 func (a *account) announced(least, more int64) error {
 	if a == nil || more <= 0 || least == 0 {
 		return nil
@@ -196,8 +199,8 @@ func (a *account) announced(least, more int64) error {
 	return a.memory.fits(whole.counted()-a.counted, a.what)
 }
 
-// keep counts a staged object as cached. The last argument contains the shared values of the object
-// that the staged object replaces.
+// The keep method moves the size of an object from the staged sum to the cached sum. The last
+// argument contains the shared values of the object that the staged object replaces.
 func (a *account) keep(key string, size int64, of, before handles) {
 	if a == nil {
 		return
@@ -211,7 +214,7 @@ func (a *account) keep(key string, size int64, of, before handles) {
 	a.record(p, size)
 }
 
-// put counts an object that an event adds or changes.
+// The put method accounts for an object that an event adds or changes.
 func (a *account) put(key string, size int64, of, before handles) error {
 	if a == nil {
 		return nil

@@ -21,8 +21,9 @@
 //   - After a list, new objects are added to the Store before missing objects are dropped.
 //   - If an object cannot be decoded, its previous version stays in the cache, and the Health
 //     reports the object as refused.
-//   - The first sync waits up to 25 s for optional resources. The first sync does not wait for
-//     resources that are forbidden, absent or over budget, or whose kind is [Kind].Unawaited.
+//   - The first sync waits up to 25 s for optional resources. The first sync does not wait for an
+//     optional resource that is forbidden, absent or over budget, or whose [Kind].Unawaited is
+//     true.
 //
 // The following rules apply to retries:
 //
@@ -35,10 +36,10 @@
 //   - All resources are watched again within 10 s after the API server becomes reachable, however
 //     long the outage was.
 //   - After an outage of less than a minute, a watch resumes from its last version. If the server's
-//     current version is lower than this version, the server was restored from a backup, and the
-//     resource is listed again.
-//   - After a longer outage, resources are always listed again, because a restored server could
-//     already have reached the last version again.
+//     current version is lower than the watch's last version, the server was restored from a
+//     backup, and the resource is listed again.
+//   - After an outage of more than a minute, resources are always listed again, because a restored
+//     server could already have reached the last version again.
 //   - If the server sends Retry-After, the resource waits that long before its next request, up to
 //     60 s after a 429 and up to 10 s after other codes. While a resource waits, the Health shows
 //     when the wait ends.
@@ -51,8 +52,8 @@
 //     addition to the cache.
 //   - A list that exceeds the memory cap changes nothing. An event that exceeds the cap is not
 //     applied, and the resource is listed again. Until a list fits within the cap, the Group is
-//     unhealthy, even if the resource is optional. The only exceptions are kinds for which
-//     [Kind].Aside is true.
+//     unhealthy, even if the resource is optional. A resource for which [Kind].Aside is true never
+//     makes its Group unhealthy.
 //   - A Group with a memory cap handles at most 10,000 events per second, after a burst of 20,000.
 //     Listed objects count as events, except in a resource's first list. While the Group waits,
 //     further events stay on the server.
@@ -67,8 +68,8 @@
 //   - A resource sends at most one request per second after a burst of five, whatever the server
 //     responds. The limit does not apply to requests for the next page of a list if the previous
 //     page had at least 50 objects.
-//   - If a server causes repeated requests without a failure, the Health describes the server's
-//     behavior, and [Options].Trouble is called once.
+//   - If a server causes repeated requests although none of them fails, the Health describes the
+//     server's behavior, and [Options].Trouble is called once.
 //
 // [Group.Run] starts one goroutine per Resource, and waits for all of them to end. The methods
 // Health, Synced and HealthChanged are safe for concurrent use. Callbacks may call Health, Synced

@@ -32,8 +32,8 @@ func newStage[T any](p prints) *stage[T] {
 	}
 }
 
-// has reports whether the list contains an object with the given key, even if the object is
-// refused.
+// The has method reports whether the list contains an object with the given key, even if the object
+// is refused.
 func (s *stage[T]) has(key string) bool {
 	_, listed := s.objects[key]
 	_, refused := s.refused[key]
@@ -138,8 +138,8 @@ func (f *feed[O, T]) beginList() {
 	f.stage = newStage[T](f.prints)
 }
 
-// abandonList discards all staged objects. If any objects were received, the rate of objects in all
-// later lists is limited.
+// abandonList discards all staged objects. If at least one object of the list has been received,
+// all later lists are rate-limited.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun
@@ -172,8 +172,8 @@ func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (met
 	return list, 0, err
 }
 
-// paceList limits the rate of listed objects. The limit does not apply to the first list. The limit
-// applies to later lists, because a server can make Isthmus list objects repeatedly.
+// paceList limits the rate at which listed objects are read. The first list is not rate-limited.
+// Later lists are rate-limited, because a server can make Isthmus list objects repeatedly.
 func (f *feed[O, T]) paceList(ctx context.Context) error {
 	f.stage.begun = true
 	if !f.resource.relists {
@@ -182,8 +182,8 @@ func (f *feed[O, T]) paceList(ctx context.Context) error {
 	return f.resource.pace(ctx)
 }
 
-// stageObject stages an object in place of any earlier object with the same key. A refused object
-// does not replace the earlier object.
+// stageObject stages an object in place of any earlier object with the same key. If the new object
+// is refused, the earlier object stays staged.
 func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	if c.key == "" {
 		return errNoName
@@ -242,8 +242,8 @@ func (f *feed[O, T]) commit() {
 // ServiceProfile may replace an old one.
 //
 // PrepareDrop first releases the addresses of the old objects, because an address could otherwise
-// be assigned to two objects for a moment. A proxy that looks up an address while two objects have
-// the address receives an ambiguous response, and does not look up the address again.
+// be assigned to two objects for a moment. If two objects share an address while a proxy looks it
+// up, the proxy receives an ambiguous response, and does not repeat the lookup.
 func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	f.account.commit()
 	var gone []string
@@ -271,8 +271,8 @@ func (f *feed[O, T]) clear() {
 }
 
 // apply applies an event to the Store. If the new version of an object is refused or exceeds the
-// memory cap, the cached version stays. Exceeding the memory cap is an error, but a refused version
-// is not.
+// memory cap, the cached version stays. apply returns an error if the memory cap would be exceeded,
+// but not if an object is refused.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
 	err := f.applyEvent(e)
@@ -323,7 +323,6 @@ func (f *feed[O, T]) stored(key string) (s stored[T]) {
 	return s
 }
 
-// same is true if the compacted object is equivalent to the stored one.
 func (f *feed[O, T]) same(s stored[T], c *compacted[T]) bool {
 	return s.there && f.kind.Same(s.value, c.value)
 }

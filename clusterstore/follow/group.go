@@ -118,8 +118,8 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 }
 
 // firstSync waits until all required resources have been listed, and then waits for optional
-// resources, but no longer than optionalPatience and optionalGrace permit. If ctx is done first,
-// firstSync returns false.
+// resources, but no longer than optionalPatience and optionalGrace permit. If ctx is done before
+// the wait ends, firstSync returns false.
 func (g *Group) firstSync(ctx context.Context) bool {
 	began := time.Now()
 	for _, r := range g.resources {
@@ -159,9 +159,9 @@ func (g *Group) admitted(ctx context.Context) bool {
 	}
 }
 
-// Listed returns a channel that is closed as soon as the first sync waits only for [Options].Admit.
-// Until the caller closes Admit, the Group can still list further optional resources in the first
-// sync.
+// Listed returns a channel that is closed as soon as the first sync has nothing left to wait for
+// except [Options].Admit. Until the caller closes Admit, the Group can still list further optional
+// resources in the first sync.
 func (g *Group) Listed() <-chan struct{} { return g.listed }
 
 // Synced returns a channel that is closed after the first sync. After the first sync, the Stores
@@ -284,11 +284,11 @@ func (g *Group) Fail(err error) {
 	})
 }
 
-// event records the receipt of a list, an event or a bookmark.
+// The event method records when a list, an event or a bookmark was last received.
 func (g *Group) event() { g.lastEvent.Store(time.Now().UnixNano()) }
 
-// Reads reports whether a resource has been listed, and returns the error that currently prevents
-// reading it. For an unknown resource, Reads returns false and nil.
+// Reads reports whether a resource has been listed, and returns the error, if any, that currently
+// prevents Isthmus from reading the resource. For an unknown resource, Reads returns false and nil.
 func (g *Group) Reads(name string) (listed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

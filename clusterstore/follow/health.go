@@ -45,9 +45,9 @@ type resourceState struct {
 	lasts   bool                 // the failure occurred again after lastingAfter
 }
 
-// A failure counts as lasting if it occurs again at least lastingAfter after its first occurrence.
-// Transient failures are normal while an API server starts, because it does not yet know all tokens
-// and permissions.
+// A failure counts as lasting if it occurs again once lastingAfter has passed since its first
+// occurrence. Transient failures are normal while an API server starts, because it does not yet
+// know all tokens and permissions.
 const lastingAfter = 10 * time.Second
 
 func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
@@ -105,8 +105,8 @@ type trouble struct {
 	seen  map[cause]time.Time // when each cause was last recorded as a trouble
 }
 
-// add counts an occurrence, and reports whether to log it. A cause is logged once, and again only
-// after the cause has been absent for troublePause.
+// The add method counts one occurrence of a cause, and reports whether to log the cause. A cause is
+// logged once, and again only after the cause has been absent for troublePause.
 func (t *trouble) add(c cause, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -55,15 +55,15 @@ type Kind[O decode.Object, T any] struct {
 	// Report, if set, is called with the error after each failure, and with nil after each success.
 	// Several goroutines may call Report at the same time.
 	Report func(error)
-	// Lag, if set, observes the age of received updates, in seconds.
+	// Lag, if set, is the metric for the age of received updates, in seconds.
 	Lag prometheus.Observer
 }
 
 // Joint is a Store that accepts several objects in one step.
 type Joint[T any] interface {
-	// PutTogether calls f with a put function. When f returns, all values that were passed to the
-	// put function appear in the Store in one step. The function f must not call other methods of
-	// the Store.
+	// PutTogether calls f with the function put, which adds or replaces one value. When f returns,
+	// all values that were passed to put appear in the Store in one step. The function f must not
+	// call other methods of the Store.
 	PutTogether(f func(put func(key string, value T)))
 }
 

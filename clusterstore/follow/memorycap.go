@@ -12,10 +12,10 @@ import (
 // ErrOverBudget.
 var ErrOverBudget = errors.New("over budget")
 
-// MemoryCap limits the estimated memory of one cluster's cache, in bytes. For each resource, the
-// cap counts the cache or the list that is being read, whichever is larger. A separate limit of the
-// same size applies to objects that are staged in addition to the cache. A MemoryCap is safe for
-// concurrent use.
+// MemoryCap limits the estimated memory of one cluster's cache, in bytes. Each resource contributes
+// the size of its cache or of the list that is being read, whichever is larger. A separate limit of
+// the same size applies to objects that are staged in addition to the cache. A MemoryCap is safe
+// for concurrent use.
 //
 // A MemoryCap rejects changes that would exceed the limit. A MemoryCap does not evict objects or
 // wait for free memory.
@@ -58,7 +58,7 @@ func (m *MemoryCap) add(counted, staged int64, resource string) error {
 	return nil
 }
 
-// adjust is like add, but never fails. adjust is for changes that free memory, or that move memory
+// adjust is like add, but never fails. adjust is for changes that free memory, or that move objects
 // from a list to the cache.
 func (m *MemoryCap) adjust(counted, staged int64) {
 	m.mu.Lock()
@@ -67,7 +67,7 @@ func (m *MemoryCap) adjust(counted, staged int64) {
 	m.staged += staged
 }
 
-// fits returns the error that add would return, but does not change the counters.
+// The fits method returns the error that add would return, without changing the counters.
 func (m *MemoryCap) fits(counted int64, resource string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

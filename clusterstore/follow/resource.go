@@ -24,8 +24,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// requestRate and requestBurst limit how often a resource sends requests. The limit does not apply
-// to the next page of a list if the previous page had many objects.
+// requestRate and requestBurst limit how often a resource sends requests. After a page with many
+// objects, the request for the next page of the list is not limited.
 const (
 	requestRate  = 1 // per second
 	requestBurst = 5
@@ -37,12 +37,13 @@ const (
 	maxListTime = 5 * time.Minute
 	slowList    = time.Minute // a slower list counts as a trouble
 	// After a page with at least richPage objects, the next page is requested immediately. API
-	// servers normally fill their pages.
+	// servers normally fill every page of a list except the last.
 	richPage = pageSize / 10
 	// maxPoorPages is the maximum number of consecutive pages with fewer than richPage objects.
 	maxPoorPages = 10
 	// maxOutdated is how many times in a row a server may reject a resource version before the
-	// rejections count as a failure. Servers reject versions that are too old or not yet known.
+	// rejections count as a failure. Servers reject resource versions that are too old or not yet
+	// known.
 	maxOutdated = 5
 )
 
@@ -63,11 +64,11 @@ var (
 const (
 	steadyWatch = 30 * time.Second // a watch that lasts this long resets the backoff
 	// emptyWatch is how long a watch without events must last to show that the server works. A
-	// server that closes every watch sooner could hide all changes.
+	// server could hide all changes by closing every watch within this time.
 	emptyWatch = time.Second
 	// resumeWithin is how long after the server's last response a watch may be resumed. After a
-	// longer outage, a comparison of versions might not detect that the server was restored,
-	// because its current version may already exceed the watch's last version.
+	// longer outage, comparing versions might miss a restore from a backup, because the restored
+	// server may already have passed the watch's last version.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.
@@ -79,8 +80,8 @@ const (
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
 const (
-	// optionalPause is how long a forbidden or absent optional resource pauses. The sum of
-	// optionalPause and the backoff is less than 30 s.
+	// optionalPause is the pause before a forbidden or absent optional resource is requested again.
+	// The sum of optionalPause and the backoff is less than 30 s.
 	optionalPause = 25 * time.Second
 	// discoveryPause is the interval at which API discovery is queried for an absent resource.
 	discoveryPause = 5 * time.Second
@@ -97,9 +98,9 @@ const (
 	maxWatchRefusals  = 3
 	maxUnwatchedPause = 30 * time.Second
 
-	// maxThrottle limits the pause that a server may request with a 429 and Retry-After. For other
-	// codes, the limit is maxRetryAfter, because a cluster must be watched within 10 s after an
-	// outage.
+	// maxThrottle limits the pause that a server may request by sending Retry-After with a 429.
+	// maxRetryAfter limits the pause for all other status codes, because Isthmus must watch a
+	// cluster again within 10 s after an outage.
 	maxThrottle   = 60 * time.Second
 	maxRetryAfter = 10 * time.Second
 	// throttleJitter is the largest fraction by which a pause may exceed the requested pause. The
@@ -141,7 +142,7 @@ type Resource struct {
 	state    resourceState     // guarded by group.mu
 	unusable map[string]string // guarded by group.mu; why objects are refused, by key
 
-	// Only the goroutine that executes run uses the following fields.
+	// The following fields are used only by the goroutine that executes Resource.run.
 	version   string        // resource version of the Store
 	heard     time.Time     // when the last list ended, or a watch last showed that the server responds
 	backoff   wait.Backoff  // remaining steps
@@ -202,8 +203,8 @@ func (r *Resource) ListAgain() {
 	}
 }
 
-// WantsList reports whether ListAgain has been called since the last complete list began. During a
-// call to Kind.Applied, the list that was just applied counts as complete.
+// WantsList reports whether ListAgain has been called since the last complete list began. WantsList
+// treats a list as complete before Kind.Applied is called for the list.
 func (r *Resource) WantsList() bool { return r.listedFor.Load() != r.wanted.Load() }
 
 // A step is the action with which listAndWatch begins.
@@ -277,8 +278,8 @@ func (r *Resource) list(ctx context.Context) error {
 	return nil
 }
 
-// pages reads a list page by page, stages the objects, and returns the list's version. The options
-// make the API server read the list from its storage, not from its cache.
+// The pages method reads a list page by page, stages the objects, and returns the list's version.
+// The options make the API server read the list from its storage, not from its cache.
 func (r *Resource) pages(ctx context.Context) (version string, err error) {
 	began := time.Now()
 	poor := 0
@@ -338,8 +339,8 @@ func (r *Resource) late(began time.Time) error {
 }
 
 // sameHistory reports whether a watch from the last version would receive all changes. After a
-// restore from a backup, the server's current version is lower than the last version. To get the
-// current version, sameHistory lists one object.
+// restore from a backup, the server's current version is lower than the last version that Isthmus
+// has received. To get the current version, sameHistory lists one object.
 func (r *Resource) sameHistory(ctx context.Context) (bool, error) {
 	if time.Since(r.heard) > resumeWithin {
 		return false, nil
@@ -370,8 +371,8 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. If ended is true, the watch ended
-// normally, and the next watch may begin without a pause.
+// The watch method reads and applies events until the watch w ends. If ended is true, the watch
+// ended normally, and the next watch may begin without a pause.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -402,9 +403,9 @@ func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool
 }
 
 // afterNoAnswer returns the next step after Isthmus has failed to open a watch or to read the
-// current version. If the server only requests a pause, the failed step is repeated. If the server
-// rejects the request itself, the objects are listed again, because the server may no longer know
-// the kind or the version.
+// current version. If the server responds with 429 (too many requests), the failed step is
+// repeated. If the server rejects the request itself, the objects are listed again, because the
+// server may no longer know the kind or the version.
 func afterNoAnswer(err error, again step) step {
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -445,8 +446,8 @@ func (r *Resource) heardAt(at time.Time) {
 
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
 
-// pace waits until the rate limit admits one more event from the cluster. While pace waits, further
-// events wait in the connection and on the server.
+// The pace method waits until the rate limit admits one more event from the cluster. While pace
+// waits, further events wait in the connection and on the server.
 func (r *Resource) pace(ctx context.Context) error {
 	if r.group.events == nil {
 		return nil
@@ -454,9 +455,9 @@ func (r *Resource) pace(ctx context.Context) error {
 	return r.group.events.Wait(ctx)
 }
 
-// failed is called with each error from a list, from opening a watch, or from an event that exceeds
-// the memory cap. An error about a version that is too old or not yet known counts as a failure
-// only after maxOutdated consecutive errors.
+// The failed method handles an error from a list, from an attempt to open a watch, or from an event
+// that exceeds the memory cap. Errors about resource versions that are too old or not yet known
+// count as a failure only after maxOutdated consecutive errors.
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -497,8 +498,8 @@ func (r *Resource) reportReadable() {
 // markTried lets the Group's first sync continue.
 func (r *Resource) markTried() { r.triedOnce.Do(func() { close(r.tried) }) }
 
-// throttle delays the next request by the Retry-After that the server sent with an error, but by at
-// most maxThrottle or maxRetryAfter.
+// If the server sent Retry-After with an error, throttle delays the next request accordingly. The
+// delay is at most maxThrottle after a 429, and at most maxRetryAfter after any other status code.
 func (r *Resource) throttle(err error) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds <= 0 {
@@ -576,7 +577,8 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	}
 }
 
-// note counts an occurrence of a cause, and calls [Options].Trouble if the cause must be reported.
+// The note method records that a cause has occurred, and calls [Options].Trouble if the cause must
+// be reported.
 func (r *Resource) note(c cause, err error) {
 	text := string(c)
 	if err != nil {
@@ -646,7 +648,7 @@ func answered(err error) bool {
 	return code >= 400 && code < 500 && code != 429
 }
 
-// A rest is the reason why the pause after a failure must be longer than the backoff.
+// A rest value says why the pause after a failure must be longer than the backoff.
 type rest uint8
 
 const (

@@ -26,7 +26,7 @@ const (
 	shortWatch   = 10 * time.Second // a shorter watch may count as a trouble
 )
 
-// These errors are the reasons for which Isthmus itself closes a watch.
+// If Isthmus itself closes a watch, the reason is one of these errors.
 var (
 	errSilent  = errors.New("nothing was received")
 	errOverdue = errors.New("the server did not end the watch")
@@ -45,9 +45,9 @@ type events interface {
 	Close() error
 }
 
-// watcher is one open watch. A watcher closes its watch after a silence of watchSilence, or if the
-// watch lasts longer than requested. Only the goroutine that opened a watcher may use it, but any
-// goroutine may call stop.
+// watcher is one open watch. A watcher closes its watch if nothing is received for watchSilence, or
+// if the watch lasts longer than requested. Only the goroutine that opened a watcher may use it,
+// but any goroutine may call stop.
 type watcher struct {
 	from     events // events from the server
 	resource *Resource
@@ -137,8 +137,8 @@ func (w *watcher) note(err error) {
 	}
 }
 
-// broken is true if a watch was interrupted without an error from the server. A new watch can then
-// continue from the last version.
+// broken is true if a watch was interrupted without an error from the server, so that a new watch
+// can continue from the last version.
 func broken(err error) bool {
 	if errors.As(err, new(apierrors.APIStatus)) {
 		return false // an error from the server, whatever its text
@@ -152,11 +152,11 @@ func broken(err error) bool {
 //
 // Some updates do not set a new time in managedFields. For example, marking an object for deletion
 // leaves the time of an earlier change, which may be long past. To detect exactly which updates
-// lack a new time, Isthmus would have to store the time of every object. A lag ignores an update if
-// another update of the resource had a newer time. A lag also ignores an update if another update
-// with the same time arrived more than a second earlier. Any user may write a future time into an
-// object. Future times are replaced with the current time, because a future time would otherwise
-// prevent all measurements until that time.
+// lack a new time, Isthmus would have to store the time of every object. The age of an update is
+// not measured if another update of the resource had a newer time. The age is also not measured if
+// an update with the same time arrived more than a second earlier. Any user may write a future time
+// into an object. Future times are replaced with the current time, because a future time would
+// otherwise prevent all measurements until that time.
 type lag struct {
 	seconds prometheus.Observer // fixed
 
@@ -178,7 +178,8 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 	return min(newest, time.Now().Unix())
 }
 
-// seen is called with the time of each listed or new object, for which the lag is not measured.
+// The seen method records the update time of a listed or new object without measuring the object's
+// age.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
 		l.newest = updated
