@@ -33,8 +33,9 @@ const (
 	// maxObject limits the size of a decoded object. By default, etcd accepts requests of up to
 	// 1.5 MiB.
 	maxObject = 4 << 20
-	// maxFrame limits the size of an object that can be skipped. A response with a larger object
-	// fails, because API servers never send such objects.
+	// If a protobuf object is larger than maxObject, but not larger than maxFrame, only this object
+	// is refused. If an object is larger than maxFrame, the whole response fails, because API
+	// servers never send such objects.
 	maxFrame    = 16 << 20
 	maxList     = 256 << 20 // of a list or page after decompression
 	maxStatus   = 64 << 10  // of an error, and of a list's metadata
@@ -44,9 +45,9 @@ const (
 type api struct {
 	http *http.Client
 	base *url.URL
-	// Only one object larger than maxSmall is in memory at a time, because its reader must put an
-	// element into this channel. Without this limit, a server could make Isthmus hold many large
-	// objects by pausing each watch in the middle of a large object.
+	// The reader of an object larger than maxSmall holds the only slot of this channel, so that
+	// only one such object is in memory at a time. Without this limit, a server could make Isthmus
+	// hold many large objects in memory by pausing each watch in the middle of one.
 	large chan struct{}
 }
 

@@ -25,7 +25,7 @@ func newCustom[T any, O interface {
 
 func (custom[T, O]) accept(string) string { return runtime.ContentTypeJSON }
 
-// list reads a list, in which the metadata and the kind may follow the items.
+// list accepts the metadata and the kind of a list before or after the items.
 func (c custom[T, O]) list(in *input, each func(data []byte, partial error) error) (all metav1.ListMeta, err error) {
 	v := values{in}
 	var of metav1.TypeMeta
@@ -112,7 +112,7 @@ type names struct {
 	} `json:"metadata"`
 }
 
-// namesOf decodes the names of an object that may be malformed.
+// namesOf decodes the type, name, namespace and version of an object that may be malformed.
 func namesOf(data []byte) *names {
 	var n names
 	_ = utiljson.Unmarshal(data, &n) // Unmarshal continues after malformed parts

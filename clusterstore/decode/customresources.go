@@ -196,8 +196,8 @@ var (
 )
 
 // LinkVersions are the versions of Links, newest first. Each version lacks some fields of the
-// version before it in the list. The Linkerd release in a cluster determines which versions its API
-// server serves.
+// version before it in the list. The Linkerd release in a cluster determines which versions of
+// Links its API server serves.
 var LinkVersions = []schema.GroupVersion{
 	{Group: "multicluster.linkerd.io", Version: "v1alpha3"},
 	{Group: "multicluster.linkerd.io", Version: "v1alpha2"},

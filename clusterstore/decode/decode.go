@@ -41,7 +41,8 @@ type Events[O Object] interface {
 }
 
 // Event is an event of type ADDED, MODIFIED, DELETED or BOOKMARK. Objects in DELETED and BOOKMARK
-// events are never refused, but may lack any field except the names and the version.
+// events are never refused. If the object of a DELETED or BOOKMARK event cannot be decoded, only
+// its name, namespace and version are set.
 type Event[O Object] struct {
 	Type    watch.EventType
 	Object  O
@@ -76,13 +77,13 @@ type Sources struct {
 
 	// Serves uses API discovery to find out whether the API server serves a resource in one of the
 	// given versions. Serves returns an error if API discovery fails, or if the responses
-	// contradict each other or do not come from an API server. Serves sends one request, plus one
-	// for each given version that the server serves.
+	// contradict each other or do not come from an API server. Serves sends one request, plus at
+	// most one for each given version.
 	Serves func(ctx context.Context, resource string, in ...schema.GroupVersion) (bool, error)
 
-	// Document requests a path and uses encoding/json to decode the JSON response, which may have a
-	// size of up to 1 MiB. Any response status other than 200 is an error. Document is nil in
-	// fakes.
+	// Document sends a request for a path, and decodes the JSON response with encoding/json. The
+	// response may have a size of up to 1 MiB. Any response status other than 200 is an error.
+	// Document is nil in fakes.
 	Document func(ctx context.Context, path string, into any) error
 
 	Servers   Source[*Server]

@@ -38,7 +38,7 @@ func (d *decoder[T]) decode(data []byte) error {
 	return d.table.decode(reflect.ValueOf(&d.object).Elem(), data)
 }
 
-// use calls f with a decoder for one object.
+// The use method calls f with a decoder, which f may use for one object.
 func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	d := k.decoders.Get().(*decoder[T])
 	err := f(d)
@@ -114,7 +114,8 @@ func (s *shelf) grow(list reflect.Value) reflect.Value {
 	return list.Index(n)
 }
 
-// holds is true if the shelf's next free value directly follows the first n elements of the list.
+// The holds method reports whether, in memory, the shelf's next free value directly follows the
+// first n elements of the list.
 func (s *shelf) holds(list reflect.Value, n int) bool {
 	if s.used == s.all.Len() || n == list.Cap() {
 		return false

@@ -14,18 +14,19 @@
 //     decoded only if they contain a proxy's addresses. From managedFields, only the time of the
 //     newest update is decoded.
 //   - A list or page is never held in memory as a whole. Objects of up to 64 KiB are read into
-//     shared buffers. Only one larger object per API server is in memory at a time. An idle watch
-//     uses 1 KiB.
+//     shared buffers. For each API server, only one object of more than 64 KiB is in memory at a
+//     time. An idle watch uses 1 KiB.
 //   - An object is refused if it is larger than 4 MiB in protobuf, exceeds the limit for a list or
 //     string, or cannot be decoded. The caller receives the object's name and version, and decoding
 //     continues with the next object.
 //   - If the API's own validation limits a list or a string, the package applies the same limit.
-//   - Objects in DELETED and BOOKMARK events are never refused, but may lack any field except the
-//     names and the version.
-//   - A response fails if it contains something that no API server sends, such as an object of the
-//     wrong kind or without a name, or a built-in Kubernetes kind in JSON. The limits are 253 bytes
-//     for a name, 16 MiB for an object, 4 MiB for a JSON object, 256 MiB for a list, and 64 KiB for
-//     the white space between two JSON values.
+//   - Objects in DELETED and BOOKMARK events are never refused. If the object of a DELETED or
+//     BOOKMARK event cannot be decoded, only its name, namespace and version are set.
+//   - If a response contains something that no API server sends, the whole response fails. Examples
+//     are an object of the wrong kind, an object without a name, and a built-in Kubernetes kind in
+//     JSON. A response also fails if it exceeds one of these limits: 253 bytes for a name, 16 MiB
+//     for an object, 4 MiB for a JSON object, 256 MiB for a list, and 64 KiB for the white space
+//     between two JSON values.
 //   - A truncated list is an error.
 //   - ERROR events, and responses with a status other than 200, result in the same errors as in
 //     client-go. At most 64 KiB of an error response are decoded.

@@ -47,7 +47,7 @@ func (in *input) part(size uint64, f func(data []byte, partial error) error) err
 	return f(data, tooLarge(size))
 }
 
-// hold waits until no other large object from the API server is in memory.
+// The hold method waits until no other large object from the API server is in memory.
 func (in *input) hold() (release func(), err error) {
 	select {
 	case in.api.large <- struct{}{}:
@@ -57,9 +57,9 @@ func (in *input) hold() (release func(), err error) {
 	}
 }
 
-// fields reads a message of the given size. The function f receives the field number and the size
-// of each field, and must read the field. If the input ends after a complete field, the result is
-// io.EOF.
+// The fields method reads a message of the given size field by field. The function f receives the
+// field number and the size of each field, and must read the field. If the input ends after a
+// complete field, the result is io.EOF.
 func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
 	for left > 0 {
 		tag, err := binary.ReadUvarint(in)

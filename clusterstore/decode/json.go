@@ -30,8 +30,8 @@ var (
 	)
 )
 
-// values reads JSON values as they arrive. Finding the end of a value scans each byte only once.
-// Syntax errors are not detected until a value is decoded.
+// The values type reads JSON values as they arrive. Each byte is scanned only once to find the end
+// of a value. Syntax errors are not detected until a value is decoded.
 type values struct{ *input }
 
 // peek skips white space and returns the next byte without consuming it.
@@ -48,8 +48,8 @@ func (v values) peek() (byte, error) {
 	return 0, errBlanks
 }
 
-// expect skips white space and consumes the wanted byte. If a different byte follows the white
-// space, the result is an error.
+// expect skips white space, checks that the wanted byte follows, and consumes this byte. If a
+// different byte follows the white space, the result is an error.
 func (v values) expect(wanted byte) error {
 	c, err := v.peek()
 	if err == nil && c != wanted {
@@ -61,8 +61,8 @@ func (v values) expect(wanted byte) error {
 	return err
 }
 
-// elements reads a JSON object or array, and calls a function to read each element. JSON null
-// counts as an empty array.
+// The elements method reads a JSON object or array, and calls a function to read each element. JSON
+// null counts as an empty object or array.
 func (v values) elements(open, end byte, next func() error) error {
 	if c, err := v.peek(); err == nil && c == 'n' {
 		return v.skip()
@@ -89,7 +89,7 @@ func (v values) elements(open, end byte, next func() error) error {
 	}
 }
 
-// members reads a JSON object, and calls a function to read the value of each member.
+// The members method reads a JSON object, and calls a function to read the value of each member.
 func (v values) members(member func(key string) error) error {
 	return v.elements('{', '}', func() error {
 		key, err := v.text()

@@ -10,10 +10,11 @@ import (
 )
 
 // These constants list the JSON names of the fields to decode. Braces enclose the fields of a
-// struct. A number after a string is the maximum length of the string in bytes. The default maximum
-// is maxText. A number after a list or map is the maximum number of elements. If an object contains
-// several lists at the same path, a second number limits their total number of elements. If the
-// API's own validation limits a list or a string, this package applies the same limit.
+// struct. A number after the name of a string is the maximum length of the string in bytes. The
+// default maximum is maxText. A number after the name of a list or map is the maximum number of
+// elements. If an object contains several lists at the same path, a second number limits their
+// total number of elements. If the API's own validation limits a list or a string, this package
+// applies the same limit.
 const (
 	usedMeta = `metadata {
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp
@@ -74,7 +75,7 @@ func init() { secrets.copies = true }
 //lint:ignore SA1019 Endpoints are read with --enable-endpoint-slices=false
 type coreEndpoints = corev1.Endpoints
 
-// partialVersion contains the group, unlike [metav1.SchemeGroupVersion].
+// Unlike [metav1.SchemeGroupVersion], partialVersion contains the API group.
 var partialVersion = schema.GroupVersion{Group: metav1.GroupName, Version: "v1"}
 
 func usedAnnotation(key string) bool {

@@ -146,7 +146,7 @@ func (p protobuf[T, O]) decode(data []byte, partial error, f func(O, error) erro
 	})
 }
 
-// readNames sets the names and the version of an object whose encoding may be truncated or
+// readNames sets the name, namespace and version of an object whose encoding may be truncated or
 // malformed.
 func readNames(data []byte, o metav1.Object) {
 	eachPart(data, func(number protowire.Number, data []byte) {
@@ -185,7 +185,7 @@ func typeOf(data []byte) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(version, kind)
 }
 
-// unwrap returns the kind and the raw bytes of an encoded object, which may be truncated.
+// unwrap returns the kind and the raw bytes of an encoded object. The encoding may be truncated.
 func unwrap(data []byte) (of schema.GroupVersionKind, raw []byte) {
 	body, ok := bytes.CutPrefix(data, protobufPrefix)
 	if !ok {

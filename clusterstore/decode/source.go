@@ -21,14 +21,14 @@ type format[O Object] interface {
 	// accept returns the content type to request. For a list, suffix is "List"; for an object,
 	// suffix is "".
 	accept(suffix string) string
-	// list reads a list and, like [input.part], calls a function with the bytes of each object.
+	// Like [input.part], list calls a function with the bytes of each object.
 	list(in *input, each func(data []byte, partial error) error) (metav1.ListMeta, error)
 	// next reads an event and calls f with its object. When the watch has ended, next returns
 	// io.EOF.
 	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, partial error) error) error
 	// decode decodes an object and calls f with the result. If partial is not nil, the data is
 	// incomplete. If the object is incomplete or cannot be decoded, f receives an error and an
-	// object with only the names and the version.
+	// object with only a name, a namespace and a version.
 	decode(data []byte, partial error, f func(O, error) error) error
 	// status converts an encoded Status to an error, or returns nil if the Status does not describe
 	// a failure.

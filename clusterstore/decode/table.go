@@ -84,7 +84,7 @@ type used struct {
 	below        map[string]*used
 }
 
-// usedFields parses a list of fields in the format of kinds.go.
+// usedFields parses a list of fields in the format that kinds.go describes.
 func usedFields(text string) *used {
 	open := []*used{{below: make(map[string]*used)}}
 	var last *used
