@@ -11,13 +11,13 @@
 // # Guarantees
 //
 //   - Encoding is deterministic: the same input always results in the same bytes.
-//   - Full and Step return messages of at most 4 MiB, which is the limit of proxies, unless a
-//     single endpoint is larger. An add is never empty, and a remove never leaves the proxy without
-//     endpoints.
+//   - Unless a single endpoint is larger, Full and Step return messages of at most 4 MiB, which is
+//     the largest size that proxies accept. An Update with the field add is never empty. If Step
+//     returns an Update with the field remove, the proxy still has at least one endpoint afterward.
 //   - If a set needs several messages, the first message is as full as possible, and contains a
 //     fair share of the endpoints from each cluster and zone.
-//   - If the names in a Profile are not longer than Kubernetes allows, and its Routing comes from a
-//     Routings, the encoded Profile is at most 4 MiB.
+//   - An encoded Profile is at most 4 MiB if its Routing was created by a Routings and its names
+//     are not longer than Kubernetes allows.
 //   - All returned values are immutable. Encoders, Routings and Frames are safe for concurrent use.
 //
 // Encoding a WeightedAddr field by field takes a quarter of the time and a tenth of the memory that

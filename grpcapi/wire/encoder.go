@@ -54,9 +54,9 @@ func (e Encoder) InZone(zone string) Encoder {
 	return e
 }
 
-// Explaining returns an Encoder for clients that request the tier of each endpoint. The labels
-// isthmus_tier and isthmus_standing are added to endpoints, unless clients receive all endpoints of
-// the service.
+// Explaining returns an Encoder for clients that request the tier of each endpoint. If clients do
+// not receive all endpoints of the service, the labels isthmus_tier and isthmus_standing are added
+// to each endpoint.
 func (e Encoder) Explaining(t federation.Tiers) Encoder {
 	e.tiers = t
 	return e
@@ -76,8 +76,9 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 }
 
 // Step encodes the difference between two sets. The messages first add new and changed endpoints,
-// and then remove endpoints. If proxies cannot see the difference, there are no messages. If the
-// last argument is true, Step adds every endpoint of the newer set.
+// and then remove endpoints. If proxies cannot see any difference between the sets, Step returns no
+// messages. If the last argument is true, Step adds all endpoints of the newer set, not only new
+// and changed ones.
 func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	if len(to.Endpoints) == 0 {
 		if len(from.Endpoints) == 0 && from.Exists == to.Exists {
@@ -99,8 +100,8 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	return frames
 }
 
-// Removal encodes only the removals of a step. If the step does not remove endpoints, the result is
-// nil.
+// Removal encodes only the removal of the endpoints that are missing from the newer set. If no
+// endpoint is missing, the result is nil.
 func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
 	if _, removed := federation.Diff(from, to); len(removed) > 0 {
 		return remove(removed)
@@ -217,8 +218,8 @@ func meshed(ep *federation.Endpoint) bool {
 }
 
 // appendHint appends the protocol hint of a meshed endpoint. For a Pod or Workload, even an empty
-// hint is sent, because the hint means that the endpoint is meshed. If HTTP/2 is disabled, no hint
-// is sent for an address without a Pod or Workload.
+// hint is sent, because the presence of a hint means that the endpoint is meshed. If HTTP/2 is
+// disabled, no hint is sent for an address without a Pod or Workload.
 func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 	h2 := e.options.H2Upgrade || ep.Kind == federation.Workload
 	if ep.Kind == federation.Address {
@@ -349,7 +350,7 @@ func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []fe
 }
 
 // maxTier is the maximum length of a tier's name in a label, in bytes. The length is limited
-// because a tier may list many clusters, and each endpoint has the label.
+// because the name of a tier may list many clusters, and each endpoint has the label.
 const maxTier = 100
 
 func shorten(name string) string {
@@ -365,7 +366,7 @@ func appendLabel(b []byte, field protowire.Number, name, value string) []byte {
 	})
 }
 
-// Profile encodes a profile as a single message. The routing is used only for the profile of a
+// Profile encodes a profile as a single message. The Routing is used only if the destination is a
 // service. If the destination has no profile, the message is empty.
 func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	var parts mem.BufferSlice

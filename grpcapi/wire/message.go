@@ -53,8 +53,8 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 // reject messages larger than 4 MiB, which is the default limit of their gRPC library, tonic.
 const maxMessage = 4<<20 - 16<<10
 
-// maxBody is maxMessage minus the tag and the length of the single field of an Update. A length
-// below 1<<28 takes four bytes.
+// maxBody is maxMessage minus the tag and the length of the single field of an Update. The tag
+// takes one byte, and a length below 1<<28 takes at most four bytes.
 const maxBody = maxMessage - 5
 
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
@@ -90,10 +90,10 @@ func newFrame(field protowire.Number, body []byte) *Frame {
 	return &Frame{mem.BufferSlice{mem.SliceBuffer(protowire.AppendBytes(b, body))}}
 }
 
-// spread orders the endpoints of a set that is too large for one message. When a proxy reconnects,
-// the first message replaces all endpoints that the proxy has. Until the next message arrives, the
-// proxy lacks all other endpoints of the set. Therefore, the first message must contain a fair
-// share of the endpoints in each cluster and zone.
+// spread orders the endpoints of a set that is too large for one message. The order gives the first
+// message a fair share of the endpoints in each cluster and zone. When a proxy reconnects, the
+// first message replaces all endpoints that the proxy has. Until the second message arrives, the
+// proxy uses only the endpoints in the first message.
 //
 // The order depends only on the addresses, so that all streams and replicas begin with the same
 // endpoints.
@@ -200,8 +200,8 @@ const profileEndpoint protowire.Number = 6
 // onlyField is the field number in messages that wrap a single value.
 const onlyField protowire.Number = 1
 
-// nested appends a field whose value is a message. The body function appends the fields of that
-// message.
+// nested appends a field whose value is a message. The body function appends the fields of the
+// nested message.
 func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	start := len(b)

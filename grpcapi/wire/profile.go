@@ -25,8 +25,8 @@ import (
 // message.
 const maxProfile = 4 << 20
 
-// maxRouting is the maximum size of a routing. The difference from maxProfile leaves room for the
-// other fields of a profile, which are numbers and names of limited length.
+// maxRouting is the maximum size of a routing. The rest of maxProfile is reserved for a profile's
+// other fields, which are numbers and names of limited length.
 const maxRouting = maxProfile - 1<<10
 
 // Routing is the part of a service port's encoded profile that comes from a ServiceProfile: routes,
@@ -42,7 +42,8 @@ type Routing struct {
 // default routing.
 func (r *Routing) ServiceProfile() *federation.ServiceProfile { return r.profile }
 
-// routingKey identifies a routing. The port is used for overrides without a port.
+// routingKey identifies a routing. The port is the default for overrides that do not specify a
+// port.
 type routingKey struct {
 	profile *federation.ServiceProfile
 	port    uint16
@@ -71,8 +72,8 @@ func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routi
 	}
 }
 
-// Of returns the routing of a ServiceProfile. If sp is nil, Of returns the default routing. While a
-// Routing is referenced, Of returns the same Routing for the same pointer and port.
+// Of returns the routing of a ServiceProfile. If sp is nil, Of returns the default routing. As long
+// as a Routing is referenced, calls with the same pointer and port return this Routing.
 func (rs *Routings) Of(sp *federation.ServiceProfile, port uint16) *Routing {
 	if sp == nil {
 		return rs.plain
