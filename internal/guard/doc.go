@@ -1,8 +1,8 @@
 // Package guard protects clients that send single requests to a possibly hostile server. The
 // package limits the size of responses, and ensures that credentials are sent only to the server
-// itself. The commands of Isthmus use this package for requests to API servers and replicas. For
-// lists and watches, package clusterstore/decode enforces its own limits, and uses [Limited] for
-// whole responses.
+// itself. Isthmus commands use this package for requests to API servers and replicas. For lists and
+// watches, package clusterstore/decode enforces its own limits, and uses [Limited] for whole
+// responses.
 //
 //	config.Wrap(guard.Transport) // all clients of config, with exec plugins, proxies, upgrades
 //	err := json.NewDecoder(guard.JSON(body, limits)).Decode(&page)
@@ -12,7 +12,8 @@
 //   - A client never follows redirects, and never sends a token over plain HTTP.
 //   - The size of a response is limited to [MaxAnswer] bytes. The limit is [MaxList] for a page of
 //     a list, and [MaxError] for an error. All limits apply after decompression.
-//   - A client accepts only JSON. YAML is rejected, because its aliases can expand without limit.
+//   - A client accepts only JSON, or JSON and protobuf with [Sized]. YAML is rejected, because its
+//     aliases can expand without limit.
 //   - The number of JSON elements is limited before decoding, because three bytes of JSON can
 //     become a struct of one kilobyte.
 //   - [Certificate] describes what is wrong with a server's certificate. [RefusedCertificate]
