@@ -43,8 +43,8 @@ func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
 	}
 }
 
-// Run handles keys one by one until ctx ends. If several goroutines call Run, they handle keys of
-// different tenants concurrently. Two keys of one tenant are never handled at the same time.
+// Run handles keys one by one until ctx is done. If several goroutines call Run, they handle keys
+// of different tenants concurrently. Two keys of one tenant are never handled at the same time.
 func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
 	for ctx.Err() == nil {
 		d.Drain(ctx, handle)
@@ -55,8 +55,8 @@ func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
 	}
 }
 
-// Drain handles keys one by one until no keys are left or ctx ends. The handler receives the time
-// at which the key was first added after its previous turn.
+// Drain handles keys one by one until no keys are left or ctx is done. The handler receives the
+// time at which the key was first added after its previous turn.
 func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) {
 	for ctx.Err() == nil {
 		tenant, key, at, ok := d.next()
@@ -119,8 +119,7 @@ func newTurns[K comparable]() *turns[K] {
 	return &turns[K]{tenants: make(map[string]*tenant[K])}
 }
 
-// len returns the number of tenants for which pop can return a key. A tenant counts if it has a
-// waiting key, and no key that is being handled.
+// len returns the number of tenants that have a waiting key, and no key that is being handled.
 func (q *turns[K]) len() int { return len(q.order) }
 
 func (q *turns[K]) push(name string, key K) {

@@ -7,7 +7,7 @@
 //
 // A [Dirty] is a set of keys that workers handle, one tenant after the other. A key that is added
 // several times before its turn is handled only once. A [Signal] reports changes, at most once per
-// second. [Sleep] pauses, but returns early if a context ends.
+// second. [Sleep] pauses, but returns early if its context is done.
 //
 // Callers may rely on the following:
 //

@@ -9,9 +9,9 @@ import (
 const SignalPause = time.Second
 
 // Signal reports changes at most once per [SignalPause]. The first change is reported immediately,
-// and all changes during the following pause are reported as one. Signals suit changes that affect
-// all services of a cluster, such as a new region. Without a Signal, a user with permission to
-// label the cluster's Nodes could keep the replica busy.
+// and all changes during the following pause are reported as one. A Signal is meant for changes
+// that affect all services of a cluster, such as a new region. Without a Signal, a user with
+// permission to label the cluster's Nodes could keep the replica busy.
 type Signal struct {
 	C chan struct{} // receives a value after a change; its capacity is one
 
@@ -52,7 +52,7 @@ func (s *Signal) send() {
 	}
 }
 
-// Sleep waits until the given time has passed, or returns false if ctx ends first.
+// Sleep waits until the given time has passed, or returns false if ctx is done first.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
