@@ -54,7 +54,8 @@ type Work struct {
 	// The Of field is a pointer to the data that the work updates, or nil. The pointer
 	// distinguishes several pieces of work for the same service or object. For example, if a
 	// service is no longer watched and then watched again, the Table creates new data for the
-	// service. A late success with the old data does not end a failure with the new data.
+	// service. A late success of work on the old data does not end the failure of work on the new
+	// data.
 	Of any
 }
 
@@ -118,8 +119,9 @@ func (s *Supervisor) Count(where Where) int {
 }
 
 // Do calls f. If f panics, [Supervisor.Run] calls again() after a pause. The call to again() must
-// cause another call to Do for the same work. If f returns normally, and the work has not panicked
-// again since Do was called, an earlier failure of the work ends.
+// cause another call to Do for the same work. If f returns normally, Do removes the work from
+// [Supervisor.Failures]. If another call for the same work has panicked in the meantime, the work
+// stays in Failures.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
@@ -193,8 +195,8 @@ func (s *Supervisor) newStack() bool {
 	return true
 }
 
-// newestPanic returns the number of the last panic of a piece of work. The result is zero if the
-// work has never panicked, or has succeeded since the panic.
+// newestPanic returns the sequence number of the last panic of the given work. The result is zero
+// if the work has never panicked, or has succeeded since the panic.
 func (s *Supervisor) newestPanic(w Work) uint64 {
 	if s.failing.Load() == 0 { // the common case
 		return 0
@@ -241,8 +243,9 @@ func PauseAfter(panics int) time.Duration {
 	return pause
 }
 
-// succeeded is called after a success, and ends the failure unless the work has panicked again. The
-// caller passes the number that newestPanic returned before the work began.
+// The succeeded method removes the failure of work that has succeeded. The caller passes the number
+// that newestPanic returned before the work began. If the work has panicked since then, the failure
+// stays.
 func (s *Supervisor) succeeded(w Work, before uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +260,7 @@ func (s *Supervisor) succeeded(w Work, before uint64) {
 		zap.Int("panics", f.Panics), zap.Time("since", f.Since))
 }
 
-// Run calls the retry functions that are due, one after the other, until ctx ends.
+// Run calls the retry functions that are due, one after the other, until ctx is done.
 func (s *Supervisor) Run(ctx context.Context) error {
 	for {
 		due, next := s.due(time.Now())
