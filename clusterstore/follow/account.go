@@ -25,8 +25,8 @@ const (
 	sameSize   = 32 // an unchanged object of a list, for which only the print is staged
 )
 
-// account counts the cached and staged objects of one resource against the cluster's memory cap. An
-// account is not safe for concurrent use. A nil *account counts nothing.
+// An account counts the cached and staged objects of one resource against the cluster's memory cap.
+// An account is not safe for concurrent use. A nil *account counts nothing.
 type account struct {
 	memory *MemoryCap // fixed
 	what   string     // fixed; the resource
@@ -59,7 +59,8 @@ type sums struct {
 // against the memory cap.
 func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
 
-// beside returns the memory, in bytes, that the list being read uses in addition to the cache.
+// The beside method returns the memory, in bytes, that the list being read uses in addition to the
+// cache.
 func (s *sums) beside() int64 { return s.staged + s.stagedShared }
 
 type share struct {
@@ -67,8 +68,8 @@ type share struct {
 	size           int64
 }
 
-// handles is an iterator over the shared values of an object and their sizes. A nil iterator is
-// empty.
+// The handles type is an iterator over the shared values of an object and their sizes. A nil
+// iterator is empty.
 type handles iter.Seq2[any, int64]
 
 func (h handles) all(yield func(any, int64) bool) {
@@ -255,8 +256,8 @@ func (a *account) drop(key string, of handles) {
 	}
 }
 
-// charge counts the current sums against the memory cap. If the sums exceed the cap, charge returns
-// an error and changes nothing.
+// The charge method counts the current sums against the memory cap. If the sums exceed the cap,
+// charge returns an error and changes nothing.
 func (a *account) charge() error {
 	counted := a.sums.counted()
 	staged := a.sums.beside()

@@ -51,7 +51,7 @@ type compacted[T any] struct {
 	size    int64  // bytes that the memory cap counts, without shared values; zero without a cap
 }
 
-// named returns an object with only a name and a version.
+// The named function returns an object with only a name and a version.
 func named[T any](namespace, name, version string) *compacted[T] {
 	return &compacted[T]{key: JoinKey(namespace, name), version: strings.Clone(version)}
 }
@@ -263,7 +263,7 @@ func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	return len(gone) > 0
 }
 
-// clear empties the Store after the API server has stopped serving the kind.
+// The clear method empties the Store after the API server has stopped serving the kind.
 func (f *feed[O, T]) clear() {
 	if f.replaceAll(newStage[T](f.prints)) {
 		f.applied()
@@ -271,7 +271,7 @@ func (f *feed[O, T]) clear() {
 }
 
 // apply applies an event to the Store. If the new version of an object is refused or exceeds the
-// memory cap, the cached version stays. apply returns an error if the memory cap would be exceeded,
+// memory cap, the cached version stays. The result is an error if the memory cap would be exceeded,
 // but not if an object is refused.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()

@@ -177,7 +177,7 @@ func (g *Group) HealthChanged() <-chan struct{} {
 	return changed
 }
 
-// update holds g.mu while it calls change. If change returns true, the channel of
+// The update method holds g.mu while it calls change. If change returns true, the channel of
 // [Group.HealthChanged] is closed.
 func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()

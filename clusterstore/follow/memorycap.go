@@ -74,7 +74,8 @@ func (m *MemoryCap) fits(counted int64, resource string) error {
 	return m.check(counted, 0, resource)
 }
 
-// check returns an error if adding the given bytes would exceed the limit. The caller holds m.mu.
+// The check method returns an error if adding the given bytes would exceed the limit. The caller
+// holds m.mu.
 func (m *MemoryCap) check(counted, staged int64, resource string) error {
 	switch {
 	case counted > 0 && counted > m.limit-m.counted:

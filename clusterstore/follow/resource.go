@@ -98,9 +98,9 @@ const (
 	maxWatchRefusals  = 3
 	maxUnwatchedPause = 30 * time.Second
 
-	// maxThrottle limits the pause that a server may request by sending Retry-After with a 429.
-	// maxRetryAfter limits the pause for all other status codes, because Isthmus must watch a
-	// cluster again within 10 s after an outage.
+	// maxThrottle limits the pause that a server may request by sending Retry-After with a 429. For
+	// all other status codes, maxRetryAfter is the limit, because Isthmus must watch a cluster
+	// again within 10 s after an outage.
 	maxThrottle   = 60 * time.Second
 	maxRetryAfter = 10 * time.Second
 	// throttleJitter is the largest fraction by which a pause may exceed the requested pause. The
@@ -127,8 +127,9 @@ type Resource struct {
 	feed   feeder
 	group  *Group
 	lag    *lag // nil if the lag is not measured
-	// tried is closed once the resource has been listed. If the resource is optional, tried is also
-	// closed once the resource is forbidden, confirmed to be absent, or over budget.
+	// The tried channel is closed once the resource has been listed. If the resource is optional,
+	// the channel is also closed once the resource is forbidden, confirmed to be absent, or over
+	// budget.
 	tried chan struct{}
 
 	triedOnce sync.Once // closes tried
@@ -326,8 +327,8 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// late returns an error if reading a list has taken too long. For a list that is slow but has not
-// timed out, longList is recorded as a cause of trouble.
+// The late method returns an error if reading a list has taken too long. For a list that is slow
+// but has not timed out, longList is recorded as a cause of trouble.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
