@@ -101,8 +101,8 @@ func unmarshal(data []byte, o Object) error {
 	return utiljson.Unmarshal(data, o)
 }
 
-// names contains the fields that are decoded even if an object is refused or its kind is not yet
-// known.
+// The names type contains the fields that are decoded even if an object is refused or its kind is
+// not yet known.
 type names struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {

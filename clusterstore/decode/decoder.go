@@ -55,8 +55,8 @@ type room struct {
 	clears []func()
 }
 
-// clear makes the memory of the last object available for the next object. After a call to clear,
-// the last object and its bytes must not be used.
+// The clear method makes the memory of the last object available for the next object. After a call
+// to clear, the last object and its bytes must not be used.
 func (r *room) clear() {
 	for _, c := range r.clears {
 		c()

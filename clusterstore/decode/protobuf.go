@@ -43,7 +43,7 @@ func (p protobuf[T, O]) accept(suffix string) string {
 	return fmt.Sprintf("%s;as=%s%s;g=%s;v=%s", protobufType, p.Kind, suffix, p.Group, p.Version)
 }
 
-// list reads a list, which is encoded as a prefix and a runtime.Unknown. In the raw bytes of the
+// A protobuf list is encoded as a prefix and a runtime.Unknown. In the raw bytes of the
 // runtime.Unknown, field 1 is the metadata of the list, and each occurrence of field 2 is an
 // object.
 func (p protobuf[T, O]) list(in *input, each func(data []byte, partial error) error) (all metav1.ListMeta, err error) {

@@ -64,8 +64,8 @@ func (s *source[O]) List(
 	return all, cutOff(err)
 }
 
-// object decodes an object and calls a function, either with the object or with the reason why the
-// object is refused.
+// The object method decodes an object and calls a function, either with the object or with the
+// reason why the object is refused.
 func (s *source[O]) object(data []byte, partial error, each func(O, *Refused) error) error {
 	return s.decode(data, partial, func(o O, err error) error {
 		version := o.GetResourceVersion()
@@ -136,8 +136,8 @@ func (s *source[O]) event(
 	})
 }
 
-// newest is the Source for a kind with several versions. Requests use the first version in the list
-// that the API server serves.
+// The newest type is the Source for a kind with several versions. Requests use the first version in
+// the list that the API server serves.
 type newest[O Object] struct {
 	versions []schema.GroupVersion
 	of       []Source[O]
