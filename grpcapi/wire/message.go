@@ -90,10 +90,10 @@ func newFrame(field protowire.Number, body []byte) *Frame {
 	return &Frame{mem.BufferSlice{mem.SliceBuffer(protowire.AppendBytes(b, body))}}
 }
 
-// spread orders the endpoints of a set that is too large for one message. The order gives the first
-// message a fair share of the endpoints in each cluster and zone. When a proxy reconnects, the
-// first message replaces all endpoints that the proxy has. Until the second message arrives, the
-// proxy uses only the endpoints in the first message.
+// The spread function orders the endpoints of a set that is too large for one message. The order
+// gives the first message a fair share of the endpoints in each cluster and zone. When a proxy
+// reconnects, the first message replaces all endpoints that the proxy has. Until the second message
+// arrives, the proxy uses only the endpoints in the first message.
 //
 // The order depends only on the addresses, so that all streams and replicas begin with the same
 // endpoints.
