@@ -80,7 +80,8 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// bound limits the body of a response, or returns an error if the response must not be read at all.
+// The bound function limits the size of a response body, or returns an error if the response must
+// not be read at all.
 func bound(response *http.Response, limit int64, protobuf bool) error {
 	status := response.StatusCode
 	kind, _, err := mime.ParseMediaType(cmp.Or(response.Header.Get("Content-Type"), "application/json"))
