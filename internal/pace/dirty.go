@@ -102,8 +102,8 @@ func (d *Dirty[K]) signal() {
 	}
 }
 
-// turns is a queue of keys in which tenants take turns. Only one key of each tenant is handled at a
-// time. The queue does not detect duplicate keys, and is not safe for concurrent use.
+// The turns type is a queue of keys in which tenants take turns. Only one key of each tenant is
+// handled at a time. The queue does not detect duplicate keys, and is not safe for concurrent use.
 type turns[K comparable] struct {
 	tenants map[string]*tenant[K] // the tenants with waiting keys or a key that is being handled
 	order   []*tenant[K]          // the tenants that can start a waiting key; the first is next
@@ -149,7 +149,7 @@ func (q *turns[K]) pop() (name string, key K, ok bool) {
 	return o.name, key, true
 }
 
-// done must be called after the key that pop returned for a tenant has been handled.
+// The done method must be called after the key that pop returned for a tenant has been handled.
 func (q *turns[K]) done(name string) {
 	o := q.tenants[name]
 	o.busy = false
