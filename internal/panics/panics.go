@@ -285,8 +285,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// due removes and returns the retries that are due, sorted by time. The second result is the time
-// of the next retry, or the zero time if no retry is scheduled.
+// The due method removes and returns the retries that are due, sorted by time. The second result is
+// the time of the next retry, or the zero time if no retry is scheduled.
 func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
