@@ -2,7 +2,7 @@ package federation
 
 import "slices"
 
-// pass chooses the endpoints for some of a port's clients. Results that several clients share are
+// A pass chooses the endpoints for some of a port's clients. Results that several clients share are
 // computed only once.
 //
 // For each client, pass.tally finds the available endpoints. Next, port.decideTiers determines how
@@ -11,8 +11,8 @@ type pass struct {
 	port       *port
 	ipv6       bool
 	byHostname map[string]hosted // endpoints of the requested instances
-	// nodes contains the names of the nodes with endpoints. The map is nil unless traffic must stay
-	// on the client's node and the pass is for several clients.
+	// nodes contains the names of the nodes that have endpoints. If traffic need not stay on the
+	// client's node, or if the pass is for a single client, nodes is nil.
 	nodes    map[string]bool
 	tallies  map[tallyKey]*tally
 	gateways []gatewaySlice // gateway slices that the port's members offer
@@ -82,8 +82,8 @@ type tally struct {
 
 type tallyKey struct{ instance, node, zone string }
 
-// tally returns the tally for a client. All clients on nodes without endpoints share one tally,
-// because clients may send any number of invented node names.
+// The tally method returns the tally for a client. All clients on nodes without endpoints share one
+// tally, because clients may send any number of invented node names.
 func (x *pass) tally(c Client) *tally {
 	key := tallyKey{instance: c.Instance}
 	if x.zoned() {
@@ -100,8 +100,8 @@ func (x *pass) tally(c Client) *tally {
 	return t
 }
 
-// count computes a new tally. Zone hints do not affect the counts, because tiers are chosen before
-// hints are used.
+// The count method computes a new tally. Zone hints do not affect the counts, because tiers are
+// chosen before hints are used.
 func (x *pass) count(c Client) *tally {
 	ready, unready := x.port.merged, x.port.unready
 	if c.Instance != "" {
@@ -277,8 +277,8 @@ func onNode(list []*Endpoint, node string) []*Endpoint {
 	})
 }
 
-// hintIndex caches the result of hintedNodes for one list, because computing it takes most of the
-// time needed to start a stream.
+// hintIndex caches the result of hintedNodes for one list, because computing this result takes most
+// of the time needed to start a stream.
 type hintIndex struct {
 	list   []*Endpoint
 	byNode map[string][]*Endpoint // nil if node hints are ignored
@@ -300,7 +300,7 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 //
 // As in kube-proxy, node hints are ignored unless every endpoint has one. If any endpoint is
 // remote, node hints are ignored. With node hints, a client would receive all remote endpoints, but
-// only the local endpoints on its own node.
+// only the local endpoints with hints for its node.
 func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
 	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
@@ -317,7 +317,7 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 
 // inZone removes the local endpoints that have no hint for the given zone. As in kube-proxy, zone
 // hints are ignored unless every local endpoint has one. If no endpoint has a hint for the given
-// zone, zone hints are ignored. Endpoints of linked clusters are never removed.
+// zone, zone hints are ignored. inZone never removes endpoints of linked clusters.
 func inZone(list []*Endpoint, zone string) []*Endpoint {
 	hinted := false
 	for _, e := range list {
@@ -344,8 +344,8 @@ func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
 	return filter(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
 }
 
-// family keeps one address family for each Pod or Workload. If IPv6 is enabled, IPv6 addresses are
-// preferred. If IPv6 is disabled, only IPv4 addresses are kept.
+// The family function keeps one address family for each Pod or Workload. If IPv6 is enabled, IPv6
+// addresses are preferred. If IPv6 is disabled, only IPv4 addresses are kept.
 func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	if len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
 		return list // IPv4 sorts first, so there is no IPv6 address

@@ -10,13 +10,13 @@ import (
 // chunk takes a few microseconds.
 const chunkSize = 500
 
-// chunkMap is a map that can be iterated without holding its lock throughout. Holding Table.mu
-// while iterating over 50,000 definitions would delay every [Table.Changed] by milliseconds. To
+// chunkMap is a map whose lock need not be held during an entire iteration. Holding Table.mu while
+// iterating over 50,000 definitions would delay every call to [Table.Changed] by milliseconds. To
 // measure the delay, run:
 //
 //	go test -run '^$' -bench ChangedDuringWalks ./federation
 //
-// Each entry uses about 50 bytes more than in a Go map.
+// Each entry uses about 50 bytes more memory than in a Go map.
 type chunkMap[K comparable, V any] struct {
 	at   map[K]int // index in list
 	list []chunkEntry[K, V]
@@ -61,7 +61,8 @@ func (m *chunkMap[K, V]) delete(key K) {
 	delete(m.at, key)
 }
 
-// all iterates over the entries. The caller must hold the lock during the whole iteration.
+// The all method iterates over the entries. The caller must hold the lock during the whole
+// iteration.
 func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 	for i := range m.list {
 		if !yield(m.list[i].key, m.list[i].value) {

@@ -9,7 +9,7 @@ import (
 )
 
 // contribution caches the last result of reading a member. After a change in one cluster, only that
-// cluster must be read again.
+// cluster has to be read again.
 type contribution struct {
 	member    Member
 	src       Source // nil unless the cluster is ready
@@ -79,9 +79,9 @@ func (s *screening) replace(raw offer) {
 	s.screen(raw, func(i int, _ *Slice) bool { return i >= before && i < len(raw)-after })
 }
 
-// screen stores an offer, and determines which part of the offer is allowed. If the given function
-// returns true for a slice, the slice is screened again. If the function returns false, the slice's
-// previous result is reused.
+// The screen method stores an offer, and determines which part of the offer is allowed. If the
+// given function returns true for a slice, the slice is checked again. If the function returns
+// false, the slice's previous result is reused.
 func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	s.raw = raw
 	s.allowed = raw
@@ -159,7 +159,7 @@ func (b bounds) refuses(a netip.AddrPort) (why Refusal, refused bool) {
 	return Refusal{}, false
 }
 
-// screen returns the result of screening a slice, or nil if every address is allowed.
+// The screen method returns the result of checking a slice, or nil if every address is allowed.
 func (b bounds) screen(s *Slice) *screened {
 	var out *screened
 	for i, e := range s.Endpoints {

@@ -73,8 +73,8 @@ func (d *Definition) equal(o *Definition) bool {
 		slices.Equal(d.Members, o.Members)
 }
 
-// plain reports whether the member is an ordinary Service in the local cluster. A missing ordinary
-// Service is never reported, because it does not indicate a fault.
+// The plain method reports whether the member is an ordinary Service in the local cluster. A
+// missing ordinary Service is never reported, because it does not indicate a fault.
 func (d *Definition) plain(m Member) bool { return !d.Federated && m.Cluster == Local }
 
 // MemberStatus says whether a member contributes endpoints, or why it does not.
@@ -203,11 +203,11 @@ const (
 	SameRegion
 	// Remote matches the endpoints of all linked clusters.
 	Remote
-	// Named matches the endpoints of the linked cluster in Term.Cluster.
+	// Named matches the endpoints of the linked cluster whose name is in Term.Cluster.
 	Named
 )
 
-// TermWords contains the word that annotations use for each kind except Named.
+// TermWords contains the word that annotations use for each kind of term except Named.
 var TermWords = [...]string{
 	AnyCluster:   "any",
 	ClientZone:   "zone",
@@ -232,8 +232,8 @@ func (m MinReady) String() string {
 	return strconv.Itoa(max(m.Count, 1))
 }
 
-// suffice reports whether enough endpoints are ready. The second argument is the total number of
-// endpoints, ready or not.
+// The suffice method reports whether enough endpoints are ready. The second argument is the total
+// number of endpoints, ready or not.
 func (m MinReady) suffice(ready, known int) bool {
 	if m.Percent > 0 {
 		return ready > 0 && 100*ready >= m.Percent*known

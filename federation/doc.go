@@ -62,12 +62,12 @@
 //
 // Preferences and cordons:
 //
-//   - If a service has a Preference, clients receive only the first tiers, up to the one that
-//     provides enough ready endpoints. When more tiers become necessary, the table adds their
+//   - If a service has a Preference, clients receive only the first tiers, as many as are needed to
+//     provide enough ready endpoints. When more tiers become necessary, the table adds their
 //     endpoints in the same step.
 //   - Tiers that are no longer necessary stay in use for ReturnAfter, and are then removed
-//     gradually over ReturnOver. If a Key was not watched before, its clients start with only the
-//     tiers that they need.
+//     gradually over ReturnOver. If a Key was not watched before, its clients initially receive
+//     only the tiers that they need.
 //   - Sets never contain endpoints that are outside all tiers or in withdrawn clusters. Clusters of
 //     last resort form an additional tier, which is used only while no other endpoint is ready.
 //   - If two clusters offer the same address, a cluster in service wins over a cluster of last

@@ -26,7 +26,8 @@ type Explanation struct {
 	Steered    *SteeredClient  // the tiers that the clients use; nil if they are not steered
 	Members    []WatchedMember // in definition order
 	// Addresses is sorted by member and slice. In each slice, addresses in the Share come first. If
-	// there are more addresses than Limit, addresses that are not served come first.
+	// there are more than Question.Limit addresses, all unserved addresses come before the served
+	// ones.
 	Addresses []ExplainedAddress
 	Verdicts  map[Verdict]int // number of addresses with each verdict, listed or not
 	More      int             // number of addresses that are not listed
@@ -408,8 +409,8 @@ type Considered struct {
 	Changed time.Time      // when the slice's offer last changed or was first cached; zero if unknown
 }
 
-// omitted records why a client does not receive endpoints that other clients may receive. A nil map
-// records nothing.
+// A map of type omitted records why a client does not receive endpoints that other clients may
+// receive. A nil map records nothing.
 type omitted map[*Endpoint]Verdict
 
 // The note method records a verdict on each endpoint that is in the first list but not in the

@@ -11,7 +11,8 @@ import (
 type ServiceImpact struct {
 	Service ServiceID
 	// If clients watch the port, Watched is true, and the fields Now and Then contain numbers of
-	// endpoints. If Watched is false, each cluster that serves the service counts as 1.
+	// endpoints. If Watched is false, Now and Then contain a count of 1 for each cluster that
+	// serves the service, and of 0 for each other cluster.
 	Watched bool
 	Port    uint16 // zero unless Watched is true
 	// Zone and Node identify the clients that would have the fewest endpoints left. The fields Now
@@ -66,7 +67,7 @@ func cordoned(in inputs, c ClusterName, s Standing) inputs {
 	return in
 }
 
-// serving returns 1 for each member that serves and may be used, and 0 for every other member.
+// For each member, the serving function returns 1 if clients can use the member, and 0 otherwise.
 func serving(in inputs, o Options) (list []ClusterCount) {
 	st := newSteering(in, o.Now)
 	for i, m := range in.definition.Members {
@@ -92,8 +93,9 @@ func countByCluster(in inputs, endpoints []*Endpoint) (list []ClusterCount) {
 	return list
 }
 
-// trials returns copies of the service's ports, sorted by number. Ports whose members have just
-// changed are omitted. If the service is nil or broken, the result is nil.
+// The trials function returns copies of the service's ports, sorted by number. Ports that do not
+// have the given members are omitted, because they are about to be updated. If the service is nil
+// or broken, the result is nil.
 func trials(s *watchedService, of []Member) (list []*trial) {
 	if s == nil {
 		return nil

@@ -52,8 +52,9 @@ func (s LinkState) String() string {
 	return [...]string{"unlinked", "pending", "unreachable", "ready"}[s]
 }
 
-// Standing says to what extent a cluster is out of service. The standing of a cluster affects all
-// services. If two standings apply to a cluster, the higher value wins.
+// Standing says to what extent a cluster is out of service. A cluster's standing affects all
+// services that have a member in the cluster. If two standings apply to a cluster, the higher value
+// wins.
 type Standing uint8
 
 const (
@@ -127,8 +128,8 @@ func (l tableLink) replace(by Link, now func() time.Time) tableLink {
 // change is in progress.
 func (l tableLink) takesOut() bool { return l.Lost != InService || l.cordon != spread{} }
 
-// standings returns the standing of each part of the cluster, and the time of the next gradual
-// change. If no gradual change is in progress, the time is zero.
+// The standings method returns the standing of each part of the cluster, and the time of the next
+// gradual change. If no gradual change is in progress, the time is zero.
 func (l *tableLink) standings(now time.Time) (standings, time.Time) {
 	list, next := l.cordon.at(now)
 	return list.atLeast(l.Lost), next

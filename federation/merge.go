@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// offer contains the slices that one member offers. A slice keeps its pointer until its content
-// changes.
+// An offer is the list of slices that one member offers. Slices are immutable, so slices with equal
+// pointers have equal contents.
 type offer []*Slice
 
 func (o offer) behind() (n Behind) {
@@ -20,9 +20,10 @@ func (o offer) behind() (n Behind) {
 	return n
 }
 
-// offers contains the offers of all members of a port. If several offers contain an address, the
-// first of these offers wins. Within an offer, the first slice with the address wins. All slices
-// stay in the list, so that another slice can win later.
+// The type offers lists the offers of all members of a port. If several offers contain an address,
+// the first of these offers wins. If several slices of the same offer contain an address, the first
+// of these slices wins. An endpoint that does not win its address stays in the offer, because it
+// may win later.
 type offers []memberOffer
 
 // memberOffer is all or part of a member's offer (see steering.offers).
@@ -43,9 +44,9 @@ func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
 	}
 }
 
-// contested contains every address that more than one slice offers, even if all these slices belong
-// to the same member. Addresses that were contested earlier may remain in the map. The winner of an
-// address outside the map can be determined without searching all offers.
+// The contested map contains every address that more than one slice offers, even if all these
+// slices belong to the same member. Addresses that were contested earlier may remain in the map. If
+// an address is not in the map, its winner can be determined without searching all offers.
 type contested map[netip.AddrPort]struct{}
 
 // merge merges all offers from scratch. The result is sorted by address, and contains one endpoint
@@ -76,8 +77,8 @@ func merge(offers offers) ([]*Endpoint, contested) {
 
 // remerge returns the same endpoints as merge(offers), but reuses the result of an earlier merge.
 // Since the earlier merge, only the offer at index i has changed. The last argument is the previous
-// offer at this index. Unchanged endpoints keep their pointers. If no endpoint has changed, the
-// result is the given merged list. The given map of contested addresses may be modified.
+// offer at index i. Unchanged endpoints keep their pointers. If no endpoint has changed, the result
+// is the given merged list. remerge may modify the given map of contested addresses.
 //
 // Apart from copying one list of pointers, the cost of remerge depends only on the size of the
 // changed slices. If many addresses may have changed, remerge calls merge, because merging from
@@ -106,8 +107,8 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 }
 
 // keepPointers replaces endpoints in the new list with equal endpoints from the old list. If both
-// lists contain the same pointers afterwards, the result is the old list. The new list is modified
-// and must not be shared.
+// lists contain the same pointers afterwards, the result is the old list. keepPointers modifies the
+// new list, which must not be shared.
 func keepPointers(old, list []*Endpoint) []*Endpoint {
 	j := 0
 	same := len(old) == len(list)
@@ -177,7 +178,7 @@ func sameEnds(a, b offer) (before, after int) {
 	return before, after
 }
 
-// combine merges all entries for the same address into one. The given list is modified.
+// combine merges all entries for the same address into one, and modifies the given list.
 func combine(list []touched) []touched {
 	n := 0
 	for _, t := range list {

@@ -8,7 +8,7 @@ import (
 )
 
 // offeredAddrs records which addresses linked clusters offer for which watched services. After a
-// change to the owner of an address, only the services for which this address is offered must be
+// change to the owner of an address, only the services for which this address is offered have to be
 // updated.
 type offeredAddrs struct {
 	mu sync.Mutex // a leaf in the lock order
@@ -20,8 +20,8 @@ func newOfferedAddrs() offeredAddrs {
 	return offeredAddrs{v4: newAddrUses[[4]byte](), v6: newAddrUses[[16]byte]()}
 }
 
-// services returns the numbers of the services for which linked clusters offer the address. Each
-// number is a key in Table.numbered. The order is unspecified.
+// The services method returns the numbers of the services for which linked clusters offer the
+// address. Each number is a key in Table.numbered. The order is unspecified.
 func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,8 +63,9 @@ func (o *offeredAddrs) forget(service uint32) {
 	o.v6.forget(service)
 }
 
-// addrUses maps each offered address to services. Most addresses are offered for a single service.
-// To keep garbage collection cheap, the entries for single services do not contain pointers.
+// addrUses maps each offered address to the services for which it is offered. Most addresses are
+// offered for a single service. To keep garbage collection cheap, the entries for single services
+// do not contain pointers.
 type addrUses[K comparable] struct {
 	first map[K]addrUse   // one service per address
 	more  map[K][]addrUse // the other services, sorted by number

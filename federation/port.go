@@ -39,15 +39,15 @@ type summary struct {
 	cluster                              ClusterName // the Cluster of sets without endpoints
 }
 
-// origin identifies the change that causes new sets of endpoints to be published. A change to
-// anything other than a member's Service, such as a definition or a link, has the zero origin.
+// origin identifies the change that causes new sets of endpoints to be published. If anything other
+// than a member's Service has changed, origin is the zero value.
 type origin struct {
 	cluster ClusterName
 	at      time.Time
 }
 
-// rebuild reads new members, and members whose source or strictness has changed. Contributions of
-// all other members are reused. If scratch is true, rebuild reads all members, counts all their
+// rebuild reads new members, and members whose source or strictness has changed. The contributions
+// of all other members are reused. If scratch is true, rebuild reads all members, counts all their
 // addresses as offered, and publishes to all clients.
 //
 // The port is modified only after the last call that may panic, so that the port can still be
@@ -157,7 +157,7 @@ func (p *port) read(m Member, at time.Time) {
 	p.replaceMembers([]memberChange{{i, now}}, origin{m.Cluster, at})
 }
 
-// screenAddr rescreens an address in the offers of all linked clusters, and publishes all changes
+// screenAddr checks again whether linked clusters may offer an address, and publishes all changes
 // in one step. If the changes were published separately for each member, another member could
 // briefly win an address that now has an owner.
 func (p *port) screenAddr(a netip.Addr) {
@@ -255,9 +255,9 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoin
 	return merged
 }
 
-// update stores the merged list and the summary, and publishes the changes to affected clients. If
-// the summary has changed, or if the third argument is true, the changes are published to all
-// clients.
+// The update method stores the merged list and the summary, and publishes the changes to affected
+// clients. If the summary has changed, or if the third argument is true, the changes are published
+// to all clients.
 func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	s := p.service
 	sum := summarize(d, p.members, p.steering)
@@ -281,8 +281,9 @@ func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	}
 }
 
-// summarize derives a port's summary from its members. A service that is not federated counts as
-// existing but empty while its cluster is withdrawn, unless the service is of type ExternalName.
+// summarize derives a port's summary from its members. If a service is not federated and its
+// cluster is withdrawn, the service counts as existing but empty. Services of type ExternalName are
+// an exception.
 func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
 	case d == nil:
@@ -321,8 +322,8 @@ func summarize(d *Definition, members []contribution, st *steering) summary {
 	return sum
 }
 
-// undeclared reports whether at least one member serves but no member declares the port. While a
-// member is pending, the result is false.
+// The undeclared function reports whether at least one member serves but no member declares the
+// port. While a member is pending, the result is false.
 func undeclared(members []contribution) bool {
 	serving := false
 	for _, c := range members {
@@ -334,16 +335,16 @@ func undeclared(members []contribution) bool {
 	return serving
 }
 
-// concerned compares the given lists with the current lists of the port, and returns the clients
-// that the change may affect. The clients are in the same order as in the result of port.all. The
-// summary and the steering must not have changed.
+// The concerned method compares the port's current lists with its previous lists, and returns the
+// clients that the changes may affect. The clients are in the same order as in the result of
+// port.all. If the port's summary or steering has changed as well, concerned must not be called.
 //
 // Clients may request any number of invented names. To keep updates fast for the remaining clients,
 // each client that the change cannot affect is omitted:
 //
 //   - Clients of an instance are affected only by changes to endpoints of this instance.
-//   - If traffic must stay on nodes, clients are affected only by changes to endpoints on their
-//     node or in other clusters.
+//   - If traffic must stay on the client's node, clients are affected only by changes to endpoints
+//     on their own node or in other clusters.
 //   - Clients with node hints are affected only by changes to endpoints with hints for their node,
 //     and by changes that enable or disable node hints.
 func (p *port) concerned(merged, unready []*Endpoint) []*published {

@@ -87,8 +87,8 @@ func (p *Profile) Equal(o *Profile) bool {
 }
 
 // ServiceProfile describes how proxies handle requests to a service: routes, retries and traffic
-// splits. A ServiceProfile is immutable. The same pointer is used until the content of the
-// Kubernetes object changes, so that pointers can be compared.
+// splits. A ServiceProfile is immutable. The pointer to a ServiceProfile stays the same until the
+// content of the Kubernetes object changes, so callers can detect changes by comparing pointers.
 type ServiceProfile struct {
 	Namespace, Name string // namespace and name of the object
 	Routes          []Route

@@ -74,8 +74,9 @@ func (s *watchedService) tick() {
 
 func (s *watchedService) finishUnwatch() { s.change(func() {}) }
 
-// change holds s.mu while it calls f, which publishes a change. If the service is broken, it is
-// restored instead, which publishes all changes.
+// The change method holds s.mu while it calls f, which publishes a change. If the service is
+// broken, the change method does not call f, but restores the service and thereby publishes all
+// changes.
 func (s *watchedService) change(f func()) {
 	s.locked(func() {
 		if s.broken {
@@ -87,15 +88,15 @@ func (s *watchedService) change(f func()) {
 	})
 }
 
-// finish reschedules the service, and reports changes to its tiers. The method must be called after
-// all ports of the service have been updated.
+// finish reschedules the service, and reports changes to its tiers. finish must be called after all
+// ports of the service have been updated.
 func (s *watchedService) finish() {
 	s.reschedule()
 	s.reportTiers()
 }
 
-// locked holds s.mu while it calls f. If f panics, the service is marked as broken, but the panic
-// is not recovered.
+// The locked method holds s.mu while it calls f. If f panics, the service is marked as broken, but
+// the panic is not recovered.
 func (s *watchedService) locked(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,8 +137,8 @@ func (s *watchedService) restore() {
 	s.broken = false
 }
 
-// watch returns the published sets for the key, and reports whether unwatch must be called. If the
-// key is not watched yet, it is added.
+// The watch method returns the published sets for the key, and reports whether unwatch must be
+// called when the watch is closed. If the key is not watched yet, it is added.
 //
 // If the service is broken, the set of a watched key may be out of date. Adding a key restores a
 // broken service.
@@ -210,7 +211,7 @@ func (s *watchedService) undeclaredPorts() (n int) {
 	return n
 }
 
-// unwatch ends one watch of the key, and reports whether finishUnwatch must be called. If the
+// unwatch closes one watch on the key, and reports whether finishUnwatch must be called. If the
 // service is broken, unwatch leaves the cleanup to the restore method.
 func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	s.mu.Lock()
@@ -297,9 +298,9 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// worst returns two maps whose keys are zones. The first map contains, for each zone, the client
-// that currently uses the most tiers. The second map contains, for each zone, the largest number of
-// tiers in use at the last report.
+// The worst method returns two maps whose keys are zones. The first map contains, for each zone,
+// the client that currently uses the most tiers. The second map contains, for each zone, the
+// largest number of tiers in use at the last report.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)
@@ -325,9 +326,9 @@ type tierUser struct {
 	*published
 }
 
-// worse orders clients by the number of tiers they use. Among clients with the same number of
-// tiers, the one whose tiers changed last is worse, because its change explains the report. Ports
-// and nodes are compared only to make the order deterministic.
+// The worse method reports whether a client uses more tiers than another client. If both use the
+// same number of tiers, the client whose tiers changed later is worse, because TierChange.Why
+// describes the latest change. Ports and nodes are compared only to make the order deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),
@@ -351,7 +352,8 @@ type TierChange struct {
 // Tiers returns the tiers currently in use, in annotation syntax.
 func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
 
-// copies returns copies of the service's ports. The copies reuse the memory of the given list.
+// The copies method returns copies of the service's ports. The copies reuse the memory of the given
+// list.
 func (s *watchedService) copies(list []port) []port {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,8 +27,8 @@ type Key struct {
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
 // concernsService reports whether opening or closing a watch on the key may affect the service's
-// reported tiers or due time. Watching an additional instance does not affect the reported tiers or
-// the due time.
+// reported tiers or the time of its next scheduled change. Watching an additional instance affects
+// neither the reported tiers nor the schedule.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
@@ -72,14 +72,15 @@ const (
 	// Unknown means that a member's cluster is pending or unreachable, and that the other members
 	// do not offer endpoints.
 	Unknown
-	// TooManyPorts means that the port is undeclared, and that so many other undeclared ports of
-	// the service are watched that MaxUndeclaredPorts has been reached. A set with the reason
-	// TooManyPorts never changes.
+	// TooManyPorts means that the port is undeclared, and that at least MaxUndeclaredPorts other
+	// undeclared ports of the service are already watched. A set with the reason TooManyPorts never
+	// changes.
 	TooManyPorts
 )
 
-// newTooManyPorts returns a set that never changes. If the client has a node, ByNode is true, so
-// that the client does not request another Key.
+// newTooManyPorts returns a Latest that always holds the same set, with the reason TooManyPorts. If
+// the client's Key includes a node, ByNode is true. If ByNode were false, the client would switch
+// to a Key without a node.
 func newTooManyPorts(c Client) *Latest[*Set] {
 	latest := new(Latest[*Set])
 	latest.Set(&Set{
@@ -90,7 +91,7 @@ func newTooManyPorts(c Client) *Latest[*Set] {
 }
 
 // HintedTo reports whether node hints choose the endpoints for clients on the given node. If
-// HintedTo or ByNode is true, a client's Key must include the client's node.
+// HintedTo returns true, or if ByNode is true, a client's Key must include the client's node.
 //
 // If the Key of the set has a node, the node argument must be this node. When a change is
 // published, the set for the Key without a node is updated first.

@@ -8,7 +8,7 @@ type Source interface {
 	// State returns the state of the cluster's Service with the given name.
 	State(ServiceID) ServiceState
 	// Declares reports whether the cluster has a Service with the given name that declares the
-	// port. The result must be consistent with Share.Undeclared.
+	// port. Declares must not contradict Share.Undeclared.
 	Declares(ServiceID, uint16) bool
 	// Reader returns a Reader for one service port. Readers need not be closed.
 	Reader(ServiceID, uint16) Reader
@@ -66,8 +66,8 @@ func (s *Slice) hasAddr(a netip.Addr) bool {
 // Behind is the number of endpoints behind the Linkerd gateways of a Slice. A Behind is immutable.
 type Behind struct{ Ready, Unready int }
 
-// scale returns the counts in proportion to the given number of addresses, rounded up. The second
-// argument is the total number of addresses in the slice.
+// The scale method returns counts that are proportional to the given number of addresses, rounded
+// up. The second argument is the total number of addresses in the slice.
 func (b *Behind) scale(addresses, of int) *Behind {
 	if b == nil || addresses == of {
 		return b

@@ -87,8 +87,8 @@ func NewTable(o Options) *Table {
 	}
 }
 
-// Link sets the state of a cluster's link, and the cluster's source if the state is Ready. To set
-// other properties of a link, use SetLink.
+// Link is a short form of SetLink, for a link that has only a state and a source. The source must
+// be nil unless the state is Ready.
 func (t *Table) Link(c ClusterName, state LinkState, src Source) {
 	t.SetLink(c, Link{State: state, Source: src})
 }
@@ -132,8 +132,8 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	return affected
 }
 
-// mixNamespaces reorders the services so that namespaces take turns. Otherwise, a namespace with
-// many or large services could delay the others.
+// mixNamespaces reorders the services so that namespaces take turns. Without this order, a
+// namespace with many or large services could delay other namespaces.
 func mixNamespaces(list []*watchedService) {
 	seen := make(map[string]int) // number of services so far, by namespace
 	rank := make(map[*watchedService]int, len(list))
@@ -177,7 +177,7 @@ func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	return s
 }
 
-// index adds a watched service to byMember. The caller must hold t.mu.
+// The index method adds a watched service to byMember. The caller must hold t.mu.
 func (t *Table) index(s *watchedService, d *Definition) {
 	if d == nil {
 		return
@@ -256,8 +256,8 @@ func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
 	return services
 }
 
-// update publishes one change to a watched service, under supervision. A broken service is skipped,
-// because the pending rebuild publishes the change too.
+// The update method uses Options.Supervise to call publish. If the service is broken, the update
+// method does nothing, because the pending rebuild publishes the change too.
 func (t *Table) update(s *watchedService, publish func()) {
 	if !s.isBroken() {
 		t.opts.Supervise(s.id, s, publish, s.again)
@@ -302,8 +302,9 @@ func (t *Table) definition(id ServiceID) *Definition {
 	return t.definitions.get(id)
 }
 
-// report calls Options.Report for the members whose status has changed. Members in pending and
-// unreachable clusters are skipped, because all services in these clusters are affected.
+// The report method calls Options.Report for the members whose status has changed. Members in
+// pending and unreachable clusters are skipped, so that a cluster's problem is not reported again
+// for each of its services.
 func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 	if t.opts.Report == nil || d == nil {
 		return
@@ -319,7 +320,8 @@ func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 }
 
 // statusChanged stores a member's status, and reports whether the status differs from the last
-// reported one. A member without an earlier report counts as serving.
+// reported one. If t.reported does not contain the member, its last reported status is assumed to
+// be "serving".
 func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -408,8 +410,8 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	})
 }
 
-// acquire adds a reference to the watched service with the given ID. If no such watched service
-// exists, it is created.
+// acquire adds a reference to the watched service with the given ID. If the service is not watched
+// yet, acquire creates a watchedService.
 func (t *Table) acquire(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -464,10 +466,11 @@ func (t *Table) Tick() {
 }
 
 // Explain says which addresses the clients of a key receive, and why they do not receive the other
-// addresses. If the key is not watched, or if ctx is done first, the second result is false.
+// addresses. If the key is not watched, or if ctx is done before the call completes, the second
+// result is false.
 //
 // Explain holds the service's lock only while copying the service's state. If the Source does not
-// implement Explainer, the explanation omits addresses outside the Share.
+// implement Explainer, the explanation omits addresses that are not in the Share.
 func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 	s := t.watchedService(q.Key.Service)
 	if s == nil {
@@ -493,7 +496,7 @@ func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 // removing a cordon. The list is sorted by service and port.
 //
 // Impact chooses endpoints the way the table chooses them for clients, and takes about as long as
-// the change itself. If ctx is done first, Impact returns an error.
+// the change itself. If ctx is done before the call completes, Impact returns an error.
 func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]ServiceImpact, error) {
 	services := make(map[ServiceID]bool)
 	for id, d := range t.definitions.inChunks(&t.mu) {
@@ -545,8 +548,8 @@ func (t *Table) Defined(id ServiceID) bool {
 	return t.definition(id) != nil
 }
 
-// watchedNow returns all watched services. If watches begin or end during the call, their services
-// may or may not be included.
+// watchedNow returns all watched services. If watches are opened or closed during the call, their
+// services may or may not be included.
 func (t *Table) watchedNow() []*watchedService {
 	var list []*watchedService
 	seen := make(map[*watchedService]bool)
@@ -595,7 +598,7 @@ func (t *Table) Watched() []WatchedPort {
 }
 
 // EachWatched iterates over all watched ports without building a list. The Members of a port are
-// only valid until the next iteration. Services are yielded in an unspecified order, and all ports
+// valid only until the next iteration. Services are yielded in an unspecified order, and all ports
 // of a service are yielded consecutively.
 func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	return func(yield func(WatchedPort) bool) {
@@ -626,7 +629,7 @@ func (t *Table) Steered(clients bool) []SteeredService {
 	return list
 }
 
-// schedule records when each watched service must be updated next, even if no event occurs. A
+// A schedule records when each watched service must be updated next, even if no event occurs. A
 // service is scheduled only while its clients are failing back, or while a gradual cordon affects
 // one of its clusters.
 type schedule struct {
@@ -635,9 +638,9 @@ type schedule struct {
 	next Latest[time.Time] // the earliest time in due, or an earlier one; zero if due is empty
 }
 
-// The set method schedules a service, or removes it from the schedule if the time is zero. The
-// published time may be too early until takeDue corrects it, because searching for the earliest
-// time would be slow.
+// The set method schedules a service, or removes it from the schedule if the time is zero.
+// Searching for the earliest time would be slow, so the published time may be too early until
+// takeDue corrects it.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,8 @@ type placement struct {
 	standing Standing
 	lost     bool // whether the cluster is withdrawn only because its API cannot be watched
 	// spread contains the standing of each part of the cluster, or is nil if all parts have the
-	// same standing. If the parts differ, placement.standing is the lowest of their standings.
+	// same standing. If the parts have different standings, placement.standing is the lowest of
+	// these standings.
 	spread *standings
 	// If partlyLastResort is true, the cluster is changing gradually to or from last resort. During
 	// a gradual change, clients still use the parts of last resort, because the parts in service
@@ -56,8 +57,8 @@ func newSteering(in inputs, now func() time.Time) *steering {
 	return st
 }
 
-// prefers reports whether the service has a preference that can affect clients. If the service is
-// not federated, only the term ClientZone can affect clients.
+// The prefers method reports whether the service has a preference that can affect clients. If the
+// service is not federated, only the term ClientZone can affect clients.
 func (st *steering) prefers(d *Definition) bool {
 	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())
 }
@@ -117,8 +118,8 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 }
 
 // setStanding sets the standing of a placement. The result reports whether the cluster is out of
-// service, or about to be taken out of service. The standing LastResort only affects federated
-// services, because other services have no endpoints in other clusters.
+// service, or about to be taken out of service. The standing LastResort affects only federated
+// services, because any other service has endpoints in just one cluster.
 func (st *steering) setStanding(p *placement, l *tableLink, federated bool, now time.Time) bool {
 	list, next := l.standings(now)
 	for i, s := range list {
@@ -207,9 +208,9 @@ func (p *placement) only(o offer, s Standing) offer {
 
 func (st *steering) countsUnready() bool { return st != nil && st.preference.MinReady.Percent > 0 }
 
-// unready returns the offered endpoints that are not ready, except at addresses where another
-// endpoint is ready. The list is sorted by address, with one endpoint per address. If the number of
-// unready endpoints does not affect clients, the list is nil.
+// The unready method returns the offered endpoints that are not ready, except at addresses where
+// another endpoint is ready. The list is sorted by address, with one endpoint per address. If the
+// number of unready endpoints does not affect clients, the list is nil.
 func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint) {
 	if !st.countsUnready() {
 		return nil
@@ -227,8 +228,8 @@ func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint
 	return slices.CompactFunc(list, func(a, b *Endpoint) bool { return a.Addr == b.Addr })
 }
 
-// tierOf returns the tier of an endpoint for clients in the given zone. For an endpoint outside all
-// tiers, the result is lastResort() or unnamed().
+// tierOf returns the tier of an endpoint for clients in the given zone. For an endpoint of last
+// resort, the result is lastResort(). For an endpoint outside all tiers, the result is unnamed().
 func (st *steering) tierOf(e *Endpoint, zone string) int {
 	p := st.byCluster[e.Cluster]
 	if p == nil {

@@ -11,12 +11,12 @@ import (
 type tierUsage struct {
 	steering *steering // used for the last decision
 	inUse    int       // number of leading tiers in use; one more than all tiers includes last resort
-	// reported is the value of inUse at the last report or, before the first report, the first
-	// value of inUse.
+	// The reported field contains the value of inUse at the last report. Before the first report,
+	// the field contains the first value of inUse.
 	reported int
-	// If n > 0, sufficed[n] is the start of the uninterrupted period in which the first n tiers
-	// have sufficed. If the first n tiers do not suffice now, sufficed[n] is zero. The last element
-	// is the start of the period in which at least one endpoint in service has been ready: see
+	// If n > 0, sufficed[n] is the time since which the first n tiers have sufficed without
+	// interruption. If the first n tiers do not suffice now, sufficed[n] is zero. The last element
+	// is the time since which at least one endpoint in service has been ready: see
 	// tierCounts.others.
 	sufficed []time.Time
 	use      use       // result of the last call to decide
@@ -33,7 +33,7 @@ type tierCounts struct {
 	others       int // ready endpoints in tiers, except those of clusters that are partly last resort
 }
 
-// row returns the total counts of the first n tiers, without endpoints of last resort.
+// The row method returns the total counts of the first n tiers, without endpoints of last resort.
 func (c tierCounts) row(n int) (sum row) {
 	sum.tiers = min(n, len(c.ready)-1)
 	for i := range sum.tiers {
@@ -54,11 +54,11 @@ func (r row) describe(st *steering) string {
 	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
-// A use encodes how much of each tier clients receive. Each byte is the number of parts of one tier
-// that clients no longer use.
+// The type use encodes how much of each tier clients receive. The byte at index i is the number of
+// parts of tier i that clients do not receive.
 type use string
 
-// A use that equals this constant means that clients are not steered.
+// The value everything means that clients are not steered.
 const everything use = ""
 
 // The has method reports whether clients receive the endpoint, which belongs to the tier at the
@@ -92,9 +92,9 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 // use additional tiers immediately. Tiers that are no longer needed stay in use until all their
 // parts have been dropped.
 //
-// When new counts arrive, the previous counts may already require that a tier be dropped. To make
-// the result independent of the order of events, unneeded tiers are dropped before the new counts
-// are used.
+// When new counts arrive, it may already be time to drop a tier that the previous counts made
+// unnecessary. To make the result independent of the order of events, decide drops such tiers
+// before it uses the new counts.
 func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
@@ -127,8 +127,8 @@ func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 }
 
 // The needed method updates the times in v.sufficed, and returns how many tiers clients need. If
-// all tiers together do not suffice, clients need all of them. While only endpoints of last resort
-// are ready, clients need these endpoints too.
+// all tiers together do not suffice, clients need all of them. If only endpoints of last resort are
+// ready, clients need these endpoints as well as all tiers.
 func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
@@ -222,9 +222,9 @@ func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
-// unneededSince returns the time at which a tier ceased to be needed because the tiers before it
-// began to suffice. Endpoints of last resort are not needed while any other endpoint is ready. If
-// the tier is needed, the time is zero.
+// unneededSince returns the time since which clients have not needed a tier. A tier is not needed
+// while the tiers before it suffice. Endpoints of last resort are not needed while any other
+// endpoint is ready. If the tier is needed, the time is zero.
 func (v *tierUsage) unneededSince(st *steering, place int) (since time.Time) {
 	if place == st.lastResort() {
 		return v.sufficed[place+1]
