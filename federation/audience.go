@@ -16,8 +16,9 @@ func (a audience) find(c Client) *published {
 	return nil
 }
 
-// The clients method appends all kinds of clients on the given nodes to a list. If nodes is nil,
-// all kinds of clients are appended. Clients without a node come first, as Set.HintedTo requires.
+// The clients method extends the given list with all kinds of clients on the given nodes. If nodes
+// is nil, all kinds of clients are appended. Clients without a node come first, as Set.HintedTo
+// requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
 		list = append(list, a[""]...)

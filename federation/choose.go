@@ -73,7 +73,7 @@ type gatewaySlice struct {
 type tally struct {
 	zone   string // the clients' zone, if zone is a term of the preference
 	counts tierCounts
-	list   []*Endpoint                    // without endpoints of other instances or excluded by the traffic policy
+	list   []*Endpoint                    // endpoints that match the requested instance and the traffic policy
 	tiers  []int                          // the tier of each endpoint in list; nil unless the port is steered
 	used   map[use][]*Endpoint            // the part of list that is in use
 	hinted map[use]map[string][]*Endpoint // the part in use, grouped by the nodes in its hints
@@ -153,7 +153,7 @@ func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 }
 
 // countBehind replaces the counts of Linkerd gateways with the counts of the endpoints behind them.
-// All endpoints behind a slice's gateways are reachable while at least one of the gateways is
+// All endpoints behind a slice's gateways are reachable as long as at least one of the gateways is
 // available. Clients of a single instance cannot use gateways.
 func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	st := x.port.steering
@@ -198,9 +198,9 @@ type choice struct {
 	node string // empty unless endpoints are hinted to the node
 }
 
-// get returns the endpoints that the client receives. The argument u says how much of each tier is
-// in use. Hints affect only local endpoints that are in use. Hints are ignored if traffic must stay
-// on the client's node, or if the preference contains the term ClientZone.
+// The get method returns the endpoints that the client receives. The argument u says how much of
+// each tier is in use. Hints affect only local endpoints that are in use. Hints are ignored if
+// traffic must stay on the client's node, or if the preference contains the term ClientZone.
 func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	by := choice{use: u, zone: c.Zone}
 	onNode := x.byHintedNode(t, u)[c.Node]
@@ -317,7 +317,7 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 
 // inZone removes the local endpoints that have no hint for the given zone. As in kube-proxy, zone
 // hints are ignored unless every local endpoint has one. If no endpoint has a hint for the given
-// zone, zone hints are ignored. inZone never removes endpoints of linked clusters.
+// zone, zone hints are ignored. The result always includes the endpoints of linked clusters.
 func inZone(list []*Endpoint, zone string) []*Endpoint {
 	hinted := false
 	for _, e := range list {

@@ -78,7 +78,7 @@ func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 //   - Entries that are set or deleted during the iteration may or may not be yielded.
 //
 // The iteration runs from the end of the list to its beginning. No entry is missed, because entries
-// are only moved toward the beginning.
+// move only in the direction of the iteration, toward the beginning.
 func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		var chunk []chunkEntry[K, V]

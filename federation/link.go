@@ -16,12 +16,12 @@ type Link struct {
 	Region string // the cluster's region; empty if unknown
 
 	// Cordon is the standing that a user has set for the cluster. A cluster's first Cordon takes
-	// effect immediately. Later changes to Cordon take effect in about ten equal steps over
-	// CordonOver. If CordonOver is zero, all changes take effect immediately.
+	// effect immediately. Later changes to Cordon take effect in about ten equal steps over the
+	// duration CordonOver. If CordonOver is zero, all changes take effect immediately.
 	Cordon     Standing
 	CordonOver time.Duration
-	// Lost is the standing of the cluster while its API cannot be watched. Changes to this field
-	// take effect immediately.
+	// Lost is the standing of the cluster while its API cannot be watched. Changes to Lost take
+	// effect immediately.
 	Lost Standing
 }
 

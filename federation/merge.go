@@ -20,10 +20,10 @@ func (o offer) behind() (n Behind) {
 	return n
 }
 
-// The type offers lists the offers of all members of a port. If several offers contain an address,
-// the first of these offers wins. If several slices of the same offer contain an address, the first
-// of these slices wins. An endpoint that does not win its address stays in the offer, because it
-// may win later.
+// A value of type offers contains the offers of all members of a port. If several offers contain an
+// address, the first of these offers wins. If several slices of the same offer contain an address,
+// the first of these slices wins. An endpoint that does not win its address stays in the offer,
+// because it may win later.
 type offers []memberOffer
 
 // memberOffer is all or part of a member's offer (see steering.offers).
@@ -76,9 +76,9 @@ func merge(offers offers) ([]*Endpoint, contested) {
 }
 
 // remerge returns the same endpoints as merge(offers), but reuses the result of an earlier merge.
-// Since the earlier merge, only the offer at index i has changed. The last argument is the previous
-// offer at index i. Unchanged endpoints keep their pointers. If no endpoint has changed, the result
-// is the given merged list. remerge may modify the given map of contested addresses.
+// Only the offer at index i may have changed since the earlier merge. The last argument is the
+// previous offer at index i. Unchanged endpoints keep their pointers. If no endpoint has changed,
+// the result is the given merged list. The call may modify the given map of contested addresses.
 //
 // Apart from copying one list of pointers, the cost of remerge depends only on the size of the
 // changed slices. If many addresses may have changed, remerge calls merge, because merging from
@@ -107,8 +107,8 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 }
 
 // keepPointers replaces endpoints in the new list with equal endpoints from the old list. If both
-// lists contain the same pointers afterwards, the result is the old list. keepPointers modifies the
-// new list, which must not be shared.
+// lists contain the same pointers afterwards, the result is the old list. The new list must not be
+// shared, because keepPointers modifies it.
 func keepPointers(old, list []*Endpoint) []*Endpoint {
 	j := 0
 	same := len(old) == len(list)

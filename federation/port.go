@@ -281,9 +281,8 @@ func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
 	}
 }
 
-// summarize derives a port's summary from its members. If a service is not federated and its
-// cluster is withdrawn, the service counts as existing but empty. Services of type ExternalName are
-// an exception.
+// summarize derives a port's summary from its members. If a service is neither federated nor of
+// type ExternalName, and its cluster is withdrawn, the service counts as existing but empty.
 func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
 	case d == nil:

@@ -64,7 +64,7 @@ type Profile struct {
 	// Common.Labels contains all labels of the endpoint, and Common.Group is empty.
 	//
 	// If no known object has the address, the endpoint's Kind is Address, and its Opaque field is
-	// true for default opaque ports.
+	// true if the port is opaque by default.
 	Endpoint *Endpoint
 }
 

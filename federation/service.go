@@ -88,8 +88,8 @@ func (s *watchedService) change(f func()) {
 	})
 }
 
-// finish reschedules the service, and reports changes to its tiers. finish must be called after all
-// ports of the service have been updated.
+// finish reschedules the service, and reports changes to its tiers. All ports of the service must
+// be updated before finish is called.
 func (s *watchedService) finish() {
 	s.reschedule()
 	s.reportTiers()
@@ -113,8 +113,8 @@ func (s *watchedService) isBroken() bool {
 	return s.broken
 }
 
-// restore rebuilds a broken service from scratch. Only the watches and the last published sets are
-// reused, because the panic may have left all other state inconsistent.
+// The restore method rebuilds a broken service from scratch. Only the watches and the last
+// published sets are reused, because the panic may have left all other state inconsistent.
 func (s *watchedService) restore() {
 	s.table.offered.forget(s.number)
 	in := s.table.inputs(s.id)
@@ -173,9 +173,9 @@ func (s *watchedService) published(k Key) *published {
 	return nil
 }
 
-// add publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts is
-// reached, the result is nil. After a panic, entries without watches may remain until the service
-// is restored.
+// The add method publishes the first set for a key. If the port is undeclared and
+// MaxUndeclaredPorts is reached, the result is nil. After a panic, entries without watches may
+// remain until the service is restored.
 func (s *watchedService) add(k Key) *published {
 	if s.broken {
 		s.restore()
@@ -326,9 +326,10 @@ type tierUser struct {
 	*published
 }
 
-// The worse method reports whether a client uses more tiers than another client. If both use the
-// same number of tiers, the client whose tiers changed later is worse, because TierChange.Why
-// describes the latest change. Ports and nodes are compared only to make the order deterministic.
+// The worse method reports whether a client uses more tiers than another client. If both clients
+// use the same number of tiers, the client whose tiers changed later is worse, because
+// TierChange.Why describes the latest change. Ports and nodes are compared only to make the order
+// deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),

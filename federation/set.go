@@ -215,6 +215,6 @@ func NewWatch[T any](latest *Latest[T], closed func()) *Watch[T] {
 // Close, Get returns the last value.
 func (w *Watch[T]) Get() (T, <-chan struct{}) { return w.latest.Get() }
 
-// Close ends the watch. Close may be called more than once. Goroutines waiting on a channel
-// returned by Get are not woken.
+// Close ends the watch. Close may be called more than once. Close does not wake goroutines that
+// wait on a channel returned by Get.
 func (w *Watch[T]) Close() { w.once.Do(w.close) }

@@ -43,8 +43,8 @@ type Share struct {
 
 // Slice contains the endpoints in one EndpointSlice for one port. A Slice is immutable.
 //
-// A source must return the same pointer until the content changes, because the table detects
-// changes by comparing pointers.
+// A source must return the same pointer until the content of the slice changes, because the table
+// detects changes by comparing pointers.
 type Slice struct {
 	Name      string      // unique within its Share; only for explanations
 	Endpoints []*Endpoint // sorted by Addr, one per Addr
@@ -79,7 +79,7 @@ func (b *Behind) scale(addresses, of int) *Behind {
 // AddressOwners is an optional interface for the local cluster's Source. If an address is assigned
 // to an object in the local cluster, the table refuses the address from linked clusters.
 //
-// An AddressOwners must be safe for concurrent use, and must never call the Table. After every
+// Implementations must be safe for concurrent use, and must never call the Table. After every
 // change to the owner of an address, [Table.AddressOwnerChanged] must be called.
 type AddressOwners interface {
 	// AddressOwner returns the object that the address is assigned to, such as "Pod shop/web-1". If

@@ -87,8 +87,8 @@ func NewTable(o Options) *Table {
 	}
 }
 
-// Link is a short form of SetLink, for a link that has only a state and a source. The source must
-// be nil unless the state is Ready.
+// Link calls SetLink with a link that has only a state and a source. The source must be nil unless
+// the state is Ready.
 func (t *Table) Link(c ClusterName, state LinkState, src Source) {
 	t.SetLink(c, Link{State: state, Source: src})
 }
@@ -132,8 +132,8 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	return affected
 }
 
-// mixNamespaces reorders the services so that namespaces take turns. Without this order, a
-// namespace with many or large services could delay other namespaces.
+// mixNamespaces reorders the services so that namespaces take turns. If namespaces did not take
+// turns, a namespace with many or large services could delay other namespaces.
 func mixNamespaces(list []*watchedService) {
 	seen := make(map[string]int) // number of services so far, by namespace
 	rank := make(map[*watchedService]int, len(list))
@@ -256,8 +256,8 @@ func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
 	return services
 }
 
-// The update method uses Options.Supervise to call publish. If the service is broken, the update
-// method does nothing, because the pending rebuild publishes the change too.
+// The update method uses Options.Supervise to call the given function. If the service is broken,
+// the update method does nothing, because the pending rebuild publishes the change too.
 func (t *Table) update(s *watchedService, publish func()) {
 	if !s.isBroken() {
 		t.opts.Supervise(s.id, s, publish, s.again)

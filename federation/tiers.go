@@ -117,9 +117,9 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 	return st.unnamed()
 }
 
-// setStanding sets the standing of a placement. The result reports whether the cluster is out of
-// service, or about to be taken out of service. The standing LastResort affects only federated
-// services, because any other service has endpoints in just one cluster.
+// setStanding sets the standing of a placement, and reports whether the cluster is out of service,
+// or about to be taken out of service. The standing LastResort affects only federated services,
+// because any other service has endpoints in just one cluster.
 func (st *steering) setStanding(p *placement, l *tableLink, federated bool, now time.Time) bool {
 	list, next := l.standings(now)
 	for i, s := range list {

@@ -58,7 +58,7 @@ func (r row) describe(st *steering) string {
 // parts of tier i that clients do not receive.
 type use string
 
-// The value everything means that clients are not steered.
+// The empty string means that clients are not steered.
 const everything use = ""
 
 // The has method reports whether clients receive the endpoint, which belongs to the tier at the
@@ -93,7 +93,7 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 // parts have been dropped.
 //
 // When new counts arrive, it may already be time to drop a tier that the previous counts made
-// unnecessary. To make the result independent of the order of events, decide drops such tiers
+// unnecessary. To make the result independent of the order of events, decide drops unneeded tiers
 // before it uses the new counts.
 func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
