@@ -145,8 +145,8 @@ func (c collector) profiles(ch chan<- prometheus.Metric) {
 	workloads.Collect(ch)
 }
 
-// openGets yields the authorities of the open Get streams that have endpoints. Undeclared ports are
-// skipped.
+// openGets yields the authority of each view that has open Get streams and at least one endpoint.
+// Views of undeclared ports are skipped.
 func (c collector) openGets(yield func([]string) bool) {
 	for _, u := range c.server.getViews.uses() {
 		if u.streams == 0 || len(u.newest.Endpoints) == 0 || u.newest.Undeclared {
@@ -283,9 +283,9 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 	}
 }
 
-// seriesOf returns the labels of the series in which a view is counted for a member. Clients can
-// invent any number of hostnames and nodes, so the labels hostname and nodename are empty in some
-// cases:
+// seriesOf returns the labels of the series to which a view contributes for the given member.
+// Clients can invent any number of hostnames and nodes, so the labels hostname and nodename are
+// empty in some cases:
 //
 //   - If a view has no endpoints, both labels are empty.
 //   - If a view has no endpoints on its own node, the label nodename is empty.
@@ -309,8 +309,9 @@ func seriesOf(m federation.Member, u *getUse) memberSeries {
 	return memberSeries{m, port, u.key.Client.Instance, node}
 }
 
-// shareOf returns how many of a view's endpoints belong to member p. If the service has another
-// member in the same cluster, the result is the number of endpoints that p offers.
+// shareOf returns how many of a view's endpoints belong to member p. If another member is in the
+// same cluster, shareOf cannot tell the members' endpoints apart, and returns the number of
+// endpoints that p offers.
 func shareOf(
 	p *federation.WatchedMember,
 	all []federation.WatchedMember,

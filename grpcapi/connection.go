@@ -147,8 +147,8 @@ func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 var statusTooOld = status.New(codes.Unavailable, "the connection has reached its maximum age")
 
 // minAnswered is the minimum time from the first message of a stream until the maximum age of the
-// connection ends the stream. Without a minimum, the streams of a proxy that stays on an old
-// connection would end again and again.
+// connection ends the stream. Without this minimum, each new stream on an old connection would end
+// right after its first message.
 const minAnswered = time.Second
 
 // maximumAge returns keepalive parameters that make gRPC send GOAWAY and later close the

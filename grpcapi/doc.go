@@ -1,6 +1,6 @@
 // Package grpcapi implements Linkerd's Destination API. A Get stream sends the sets that a
-// federation.Table publishes, and a GetProfile stream sends the profiles of a [Directory]. Streams
-// send updates until the proxy closes them. Package wire encodes the messages.
+// federation.Table publishes, and a GetProfile stream sends the profiles of a [Directory]. Each
+// stream sends updates until the proxy closes the stream. Package wire encodes the messages.
 //
 //	s, err := grpcapi.New(table, directory, grpcapi.Options{ClusterDomain: "cluster.local"})
 //	g := s.GRPC()
@@ -17,7 +17,7 @@
 //
 // First responses and their time limits:
 //
-//   - Calls of all methods end with DeadlineExceeded if the request does not arrive within
+//   - A call to any method ends with DeadlineExceeded if the request does not arrive within
 //     Options.Request.
 //   - The server responds to a Get within Options.FirstFrame, either with messages or with a status
 //     code. The first messages contain the whole set. If a cluster's API server is down, the
@@ -26,7 +26,7 @@
 //     other members have no endpoints.
 //   - The server responds to a GetProfile immediately, either with a profile or with a status code.
 //
-// Updates of a Get:
+// Updates on a Get stream:
 //
 //   - After the first messages, a proxy receives only differences: first new and changed endpoints,
 //     and then removed endpoints. Instead of removing all endpoints, the server sends no_endpoints.
@@ -36,10 +36,10 @@
 //   - Clients that send the metadata isthmus-explain, such as "isthmus get", receive the tier of
 //     each endpoint. If tiers change, clients that request tiers receive all endpoints again.
 //
-// Updates of a GetProfile:
+// Updates on a GetProfile stream:
 //
-//   - Each message of a GetProfile differs from the previous one. If the destination of an open
-//     stream is deleted, the stream sends an empty profile.
+//   - Each message on a GetProfile stream differs from the previous one. If the destination of an
+//     open stream is deleted, the stream sends an empty profile.
 //   - An invalid ServiceProfile does not remove routes. A proxy keeps the last routes that it
 //     received for the service, even if the service is deleted and created again. Proxies without
 //     routes for the service receive the default profile.

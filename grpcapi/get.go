@@ -197,8 +197,8 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.now() - st.emptySince) }
 
 // step returns the messages that take a proxy from the first set to the second, and stores the
-// second set as the last one sent. A nil first set means that the proxy has not received a set yet.
-// If the last argument is true, every endpoint is sent.
+// second set as the last one sent. The first set is nil if the proxy has not received a set yet. If
+// the argument all is true, every endpoint is sent.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	st.sent = to
 	st.sentZone = st.view.key.Client.Zone
@@ -240,10 +240,11 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // is false, the traffic policy of the service is changing, so the set must not be sent. Another set
 // follows soon.
 //
-// A client with a node can use two views: one whose key contains the node, and one whose key does
-// not. The view without the node determines whether node hints choose the client's endpoints. The
-// two views may disagree about node hints, because one set is outdated or their clients use
-// different tiers. In this case, the result is the set of the view with the node.
+// If the client's node is known, its stream can use two views: one whose key contains the node, and
+// one whose key does not. The view whose key does not contain the node determines whether node
+// hints choose the client's endpoints. The two views may disagree about node hints, because one set
+// is outdated or their clients use different tiers. If the views disagree, newest returns the set
+// of the view whose key contains the node.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()
@@ -269,8 +270,8 @@ func (st *getStream) updateZone() {
 	st.switchView()
 }
 
-// switchView switches to the view for the client's current key. If the stream already uses that
-// view, switchView returns false.
+// switchView switches to the view for the client's current key. If the view stays the same,
+// switchView returns false.
 func (st *getStream) switchView() bool {
 	key := st.server.table.Key(st.target.service, st.target.port, st.client)
 	if st.hinted {
@@ -287,8 +288,9 @@ func (st *getStream) switchView() bool {
 	st.view = st.server.getViews.acquire(key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
-		// The refusal is final for all streams that use the view. The view is forgotten, so that
-		// the next stream with the same key receives a new set from the table.
+		// A set with the reason TooManyPorts never changes, so every new stream of the view is
+		// refused. The view is removed from the cache, so that the next stream with the same key
+		// requests a new set from the table.
 		st.server.getViews.forget(st.view)
 	}
 	st.usedView.Store(st.view)

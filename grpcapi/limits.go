@@ -108,7 +108,8 @@ func (q *quota) inUse() int64 {
 	return q.used
 }
 
-// mayExceed reports whether a client may keep its charges even though the limit has been reached.
+// mayExceed reports whether a client may be served even though the limit has been reached. The
+// caller must already have charged the client.
 func (q *quota) mayExceed(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,8 +138,8 @@ func (q *quota) refuse(what string) error {
 // tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. Each call
 // counts toward the quota until the call's context is canceled.
 //
-// If a call has a deadline, tap lets the interceptor refuse the call instead. If tap itself refused
-// the call, the timer of the call's context would stay in memory until the deadline.
+// If a call has a deadline, tap leaves the refusal to the interceptor. If tap refused a call with a
+// deadline, the timer of the call's context would stay in memory until the deadline.
 func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	client := connectionOf(ctx).client()
 	if q.take(client) {
@@ -159,14 +160,14 @@ func refusal(ctx context.Context) error {
 	return err
 }
 
-// Reflection is intended for users who debug the API. Reflection responses are large and repeat the
-// request, so these limits bound the amount of data that clients can leave unread:
+// Reflection is intended for users who debug the API. Reflection responses are large and contain
+// the request, so the following limits bound the amount of data that clients can leave unread:
 //
 //   - At most maxReflections reflection calls run at the same time.
 //   - If a client does not read a response within Options.Request, its connection is closed.
 //     Further requests wait in the client's flow control window of 64 KiB.
-//   - The server sends at most maxReflected reflection responses per connection, because short
-//     responses fit into buffers and are not subject to the timeout.
+//   - The server sends at most maxReflected reflection responses per connection. The timeout does
+//     not limit short responses, because buffers accept them even if the client is not reading.
 const (
 	maxReflections = 10
 	maxReflected   = 500

@@ -27,8 +27,8 @@ func newProfileStream(s *Server, key federation.ProfileKey, out sink, transport 
 	return st
 }
 
-// begin implements producer. The method does not wait, because every destination has a profile
-// immediately.
+// begin implements producer. The method does not wait, because a profile is immediately available
+// for every destination.
 func (st *profileStream) begin(context.Context) error {
 	st.view = st.server.profileViews.acquire(st.key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.dir.Profile, st.server.viewMemory, costOfProfile)
@@ -66,20 +66,20 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// newest returns the newest profile, in the variant for the stream's proxy. The stream's turn ends
-// even after a panic.
+// newest returns the newest profile, encoded for the stream's proxy. The stream's turn ends even
+// after a panic.
 func (st *profileStream) newest() (v *profileVariant) {
 	defer st.endTurn()
 	v, st.replaced = st.view.variant(st.sentRoutes)
 	return v
 }
 
-// advance stores a variant as the last one sent, and reports whether the caller must send it. While
-// several objects claim the address, nothing is sent.
+// advance stores the given profile as the last one sent, and reports whether the caller must send
+// it. While several objects claim the address, nothing is sent.
 //
 // The stored routes are the last ones that the proxy has received, even if they belong to another
-// service. A profile without a service does not replace the stored routes, because slow proxies may
-// skip such a profile.
+// service. A profile without a service does not replace the stored routes, so that the routes do
+// not depend on whether a slow stream has skipped such a profile.
 func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false
@@ -93,8 +93,8 @@ func (st *profileStream) advance(now *profileVariant) bool {
 }
 
 // refusal returns the error for a call whose first profile cannot be served, or nil. If a later
-// profile cannot be served, the open stream sends an empty message, or nothing while several
-// objects claim the address.
+// profile cannot be served, the open stream sends an empty message. While several objects claim the
+// address, the open stream sends nothing.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key
 	switch p.Reason {

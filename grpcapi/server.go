@@ -53,7 +53,7 @@ type Options struct {
 	ConnectionAge     time.Duration // the age at which a proxy must reconnect; default 30m, negative means never
 	ConcurrentStreams uint32        // maximum number of open calls per connection; default 10,000
 
-	// Streams is the maximum number of open calls on all connections together. Further calls are
+	// Streams is the maximum number of open calls across all connections. Further calls are
 	// refused. The default is 150,000.
 	Streams int
 	// ViewBytes is the maximum estimated memory of all views, in bytes. Calls that would exceed the
@@ -165,8 +165,7 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 }
 
 const (
-	// maxRequest is the maximum size of a request in bytes, which is more than any valid request
-	// needs.
+	// maxRequest is the maximum size of a request, in bytes. Every valid request is smaller.
 	maxRequest = 16 << 10
 	// maxHeaders is the maximum size of a call's headers, in bytes. Each header counts as the
 	// length of its text plus 32 bytes. A proxy sends less than 1 KiB of headers. The limit is low
@@ -220,10 +219,10 @@ func (s *Server) Streams() int { return s.streams.count() }
 // health choose another replica. The server continues to serve all streams until Finish is called.
 func (s *Server) MarkNotServing() { s.health.Shutdown() }
 
-// Drain ends every open stream with Unavailable, after a random delay of at most Options.Drain. The
-// random delays prevent proxies from all reconnecting at the same time. Streams that start after
-// Drain is called, and streams that have not sent their first message yet, stay open. Drain returns
-// when it has ended the last stream, or when ctx is done.
+// Drain ends every open stream with Unavailable, after a random delay of at most Options.Drain.
+// Because the delays are random, proxies do not all reconnect at the same time. Streams that start
+// after Drain is called, and streams that have not sent their first message yet, stay open. Drain
+// returns when it has ended the last stream, or when ctx is done.
 //
 // Drain does not refuse new streams, because a refusal could keep a proxy away from every replica.
 // Proxies cache DNS responses for up to half a minute. After each refusal, a proxy doubles its
@@ -254,8 +253,8 @@ func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) 
 // Views returns all views, sorted by number of streams in descending order.
 func (s *Server) Views() []ViewStatus { return explainer{s}.views() }
 
-// makeRoom closes idle views until the memory used by views is within the limit. If the views in
-// use alone exceed the limit, makeRoom returns false.
+// makeRoom closes idle views until the memory used by views is within the limit. If the limit is
+// exceeded even without idle views, makeRoom returns false.
 func (s *Server) makeRoom() bool {
 	s.getViews.makeRoom()
 	s.profileViews.makeRoom()

@@ -24,7 +24,7 @@ type producer interface {
 	name() string
 	// begin waits for the first set or profile. If the call is refused, begin returns an error.
 	begin(context.Context) error
-	// first is called after the stream has been admitted, and returns the first messages.
+	// first returns the first messages of a stream that has been admitted.
 	first() []*wire.Frame
 	// next waits until there are messages to send, and returns these messages.
 	next(context.Context) ([]*wire.Frame, error)
@@ -251,12 +251,12 @@ const turnsPerProcessor = 8
 // Go runs goroutines roughly in the order in which they become runnable. A change to a popular
 // service makes tens of thousands of streams runnable. Without turns, goroutines that read watches
 // and publish sets would have to wait several times per event until all streams had been updated.
-// With turns, goroutines that read watches and publish sets only wait until each runnable stream
-// has queued for a turn. A stream that waits for a turn skips sets that are replaced in the
+// With turns, goroutines that read watches and publish sets have to wait only until each runnable
+// stream has queued for a turn. A stream that waits for a turn skips sets that are replaced in the
 // meantime.
 //
-// A stream holds its turn while it looks up its set and encodes messages, or waits for another
-// stream to encode them. A stream does not need a turn for its first messages.
+// A stream holds its turn while it looks up its set, and while it encodes messages or waits for
+// another stream to encode them. A stream does not need a turn for its first messages.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }

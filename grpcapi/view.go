@@ -52,7 +52,8 @@ func (b *viewBase[K, T]) startWatch(
 	return b.served, cost
 }
 
-// markServed allows more streams to use the view, because one of its streams has been admitted.
+// After one stream of a view has been admitted, markServed allows further streams to use the view
+// even if the quota is exhausted.
 func (b *viewBase[K, T]) markServed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +92,7 @@ type cachedView[K comparable, T any] interface {
 //
 // Clients can invent names and namespaces, and request any port of a Pod or an instance. Views of
 // nonexistent names are not cached. Views for invented namespaces and arbitrary ports are cached,
-// and can evict other idle views. Together, the idle views cannot exceed Options.IdleViews or
+// and can displace other idle views. Together, the idle views cannot exceed Options.IdleViews or
 // Options.IdleBytes. When the quota is exhausted, idle views are evicted, and no further views are
 // cached.
 //
@@ -156,8 +157,8 @@ func (c *viewCache[K, T, V]) release(v V) {
 	}
 }
 
-// retire ends a stream's use of a view. The caller must close the returned views: the view itself,
-// or older idle views that were evicted.
+// retire is called when a stream stops using a view. The caller must close the returned views: the
+// view itself, or older idle views that were evicted.
 func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,7 +296,7 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 }
 
 const (
-	// maxSteps is the maximum number of lazyFrames that a view caches for its newest set.
+	// maxSteps is the maximum number of lazyFrames values that a view caches for its newest set.
 	maxSteps = 8
 	// manyEndpoints is the minimum number of endpoints in a large set.
 	manyEndpoints = 64
@@ -425,8 +426,9 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 	return f
 }
 
-// The keep method caches the given lazyFrames, and drops lazyFrames that lead to older sets. If the
-// given lazyFrames leads to an outdated set, the result is false. The caller must hold v.mu.
+// The keep method caches a lazyFrames value, and drops the cached values that lead to older sets.
+// If the given value leads to an outdated set, keep does not cache it, and returns false. The
+// caller must hold v.mu.
 func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
 		newest := v.steps[n-1].to
