@@ -15,7 +15,7 @@ type APIServer struct {
 	// certificate authority in the credentials.
 	Certificate    string `json:"certificate,omitempty"`
 	OtherAuthority bool   `json:"otherAuthority,omitempty"`
-	// ClientCertificate says why the server rejects the client certificate, as in "expired
+	// ClientCertificate says why the server rejects the client certificate, for example "expired
 	// certificate".
 	ClientCertificate string           `json:"clientCertificate,omitempty"`
 	Refused           []RefusedRequest `json:"refusedRequests,omitempty"` // by resource and verb

@@ -18,7 +18,7 @@ type Clusters struct {
 	Refused  []Refused  `json:"refusedEndpoints"` // by cluster
 	Problems []Problem  `json:"problems"`         // in annotations and labels of Services
 	// Conflicts contains up to 100 conflicts, the oldest first. MoreConflicts is the number of
-	// further conflicts.
+	// conflicts that Conflicts omits.
 	Conflicts     []AddressConflict `json:"addressConflicts"`
 	MoreConflicts int               `json:"moreAddressConflicts,omitempty"`
 
@@ -62,7 +62,7 @@ type Cluster struct {
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig in use
 	// Ignored lists the unknown fields of the kubeconfig in use, with the line number of each
-	// field. A field's name is omitted if it may be a secret.
+	// field. Names that may be secrets are omitted.
 	Ignored []string `json:"ignored,omitempty"`
 	// Unread describes each invalid annotation of the current version of the link Secret, with the
 	// value that is used instead.
@@ -236,8 +236,8 @@ type Unserved struct {
 	Reason  string `json:"reason"`
 }
 
-// Refused contains the numbers of endpoints that Isthmus rejects from one linked cluster, summed
-// over all ports that clients watch.
+// Refused counts the endpoints that Isthmus rejects from one linked cluster. The counts include all
+// ports that clients watch.
 type Refused struct {
 	Cluster  string   `json:"cluster"`
 	Outside  int      `json:"outsideRanges"`  // addresses outside the ranges that the link Secret allows
@@ -283,7 +283,8 @@ type CacheCopies struct {
 	Off        bool   `json:"off,omitempty"`        // --cache-max-age is 0
 	Error      string `json:"error,omitempty"`      // why the copies can't be listed
 	LeaseError string `json:"leaseError,omitempty"` // why the Lease can't be used
-	// Missing lists the stale clusters whose caches exist in this replica, but could not be copied.
+	// Missing lists the stale clusters for which copying has failed: this replica has a cache, but
+	// no complete copy exists.
 	Missing []MissingCopy `json:"missing,omitempty"`
 }
 
@@ -297,8 +298,8 @@ type MissingCopy struct {
 // removed or gets a new meaning, but not when a field is added.
 const Format = 1
 
-// All responses under /debug contain the following headers, but replicas of older versions do not
-// send the headers.
+// All responses under /debug contain the following headers, unless the replica's version predates
+// them.
 const (
 	FormatHeader  = "Isthmus-Format"
 	VersionHeader = "Isthmus-Version" // Version of a Build

@@ -12,8 +12,8 @@ type ClustersOutput struct {
 	Gateway string    `json:"gateway"` // NAMESPACE/POD, or HOST:PORT
 	Clusters
 	Others []OtherReplica `json:"otherGateways,omitempty"`
-	// Unchecked says why the command cannot interpret a page from a different version of Isthmus,
-	// or is empty if the command can.
+	// Unchecked says why the command cannot interpret a page from a different version of Isthmus.
+	// If the command can interpret the page, Unchecked is empty.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
@@ -42,7 +42,7 @@ type ExplainOutput struct {
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// OtherReplica lists the differences between another replica and the displayed replica.
+// OtherReplica describes how the page of another replica differs from the displayed page.
 type OtherReplica struct {
 	Gateway     string   `json:"gateway"`
 	Error       string   `json:"error,omitempty"`     // why the replica can't be queried

@@ -21,7 +21,7 @@
 // All pages follow these conventions:
 //
 //   - A field whose tag contains omitempty or omitzero is omitted if it does not have a value.
-//   - Durations use Go's format, such as 1h0m0s. Times use the format of RFC 3339.
+//   - Durations use Go's format, such as 1h0m0s. Times use the RFC 3339 format.
 //   - Services are written as NAMESPACE/NAME.
 //   - The name of the local cluster is "local".
 //   - Pages never contain credentials.

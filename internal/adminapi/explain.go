@@ -24,8 +24,8 @@ type Explanation struct {
 	Verdicts   map[string]int     `json:"verdicts"`        // number of addresses by verdict, listed or not
 	Addresses  []ExplainedAddress `json:"addresses"`
 	More       int                `json:"moreAddresses,omitempty"` // number of addresses that are not listed
-	// Held describes the endpoints that proxies currently have for the service. Held is not limited
-	// to the client that the page explains.
+	// Held describes the endpoints that proxies currently have for the service. Held covers all
+	// clients, not only the one in the Client field.
 	Held     []HeldView `json:"streams"`
 	MoreHeld int        `json:"moreStreamViews,omitempty"` // number of views that are not listed
 }

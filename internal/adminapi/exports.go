@@ -6,7 +6,7 @@ import "time"
 // written for them, and the pending changes.
 //
 // The "service" query parameter limits the page to exports with the given name, and to the objects
-// written for these exports. The parameter's value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a
+// written for these exports. The value of "service" is NAME, NAMESPACE/NAME, or NAMESPACE/ for a
 // whole namespace. To request several names, repeat the parameter.
 type Exports struct {
 	Replica Replica       `json:"replica"` // the replica that responds
@@ -52,7 +52,8 @@ type ExportsSummary struct {
 	Unwritten map[string][]string `json:"unwritten,omitempty"`
 }
 
-// Export describes a Service that a cluster exports, or has exported before, as one kind of object.
+// Export describes a Service that a cluster exports, or has exported before. If Isthmus writes
+// several kinds of objects for a Service, there is one Export for each kind.
 type Export struct {
 	Cluster string `json:"cluster"`
 	Export  string `json:"export"` // NAMESPACE/NAME in its cluster
@@ -82,7 +83,7 @@ type ExportConflict struct {
 
 type ExportChange struct {
 	Verb string `json:"verb"` // create, update, status or delete
-	// ObjectKind is Service, ServiceImport or ServiceExport. The change to a ServiceExport concerns
+	// ObjectKind is Service, ServiceImport or ServiceExport. A change to a ServiceExport affects
 	// only its conditions.
 	ObjectKind string        `json:"objectKind"`
 	Object     string        `json:"object"`

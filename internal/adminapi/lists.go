@@ -4,8 +4,9 @@ import (
 	"time"
 )
 
-// List is one page of the lines that match a request with view=list, in the requested order.
-// [ClusterList], [ServiceList], [StreamList] and [EventList] embed List and add totals.
+// List is one page of a list that was requested with view=list. Lines contains only matching lines,
+// in the requested order. [ClusterList], [ServiceList], [StreamList] and [EventList] embed List and
+// add totals.
 type List[T any] struct {
 	All      int `json:"all"`      // number of lines
 	Matching int `json:"matching"` // number of lines that match
@@ -57,7 +58,8 @@ type ServiceList struct {
 type ServiceLine struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Kind is import, federated, mirrored, plain, or undefined for a Service that does not exist.
+	// Kind is "import", "federated", "mirrored" or "plain", or "undefined" if the Service does not
+	// exist.
 	Kind        string       `json:"kind"`
 	Port        uint16       `json:"port,omitempty"`        // the port of Endpoints; zero if no port is known
 	Ports       []uint16     `json:"ports,omitempty"`       // known ports, at most 20

@@ -22,14 +22,15 @@ type Service struct {
 	MoreClients int         `json:"moreClients,omitempty"`
 }
 
-// Member describes one cluster's Service that contributes endpoints to a service.
+// Member describes a Service whose endpoints belong to a service of the local cluster.
 type Member struct {
 	Cluster string `json:"cluster"`
 	Service string `json:"service"`          // name of the Service in that cluster
 	Reason  string `json:"reason,omitempty"` // why the member does not serve; empty if it serves
-	// LacksPorts lists the ports of the service that are not declared by the member's Service, and
-	// the ports that are declared instead. If a port is undeclared, its clients use the same port
-	// number on the member's Pods.
+	// LacksPorts lists the ports that the local Service declares but the member's Service does not.
+	// If the member's Service declares a port with the same name but a different number, the entry
+	// contains both numbers. If a port is undeclared, its clients use the same port number on the
+	// member's Pods.
 	LacksPorts []string `json:"lacksPorts,omitempty"`
 }
 
