@@ -24,8 +24,8 @@ const (
 	EndlessPages Endless = "pages"
 	// EndlessRepeats makes every page of a list announce a further page with the same objects.
 	EndlessRepeats Endless = "repeats"
-	// EndlessBlanks makes every JSON response to a watch or list continue with line breaks only.
-	// Requests for protobuf are handled normally.
+	// EndlessBlanks makes every JSON response to a watch or list continue with nothing but line
+	// breaks. Requests for protobuf are handled normally.
 	EndlessBlanks Endless = "blanks"
 	// EndlessLists makes the server respond to every list with one compressed page of 48 MiB.
 	EndlessLists Endless = "lists"

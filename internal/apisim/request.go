@@ -66,7 +66,7 @@ func (f objectFunc) until(ctx context.Context) objectFunc {
 }
 
 // writeList writes a list of n objects. A protobuf list begins with its length, so each object is
-// encoded twice.
+// encoded twice: first to compute the length, and then to be sent.
 func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMeta, n int, object objectFunc) error {
 	object = object.until(ctx)
 	out := bufio.NewWriter(w)
@@ -96,7 +96,7 @@ func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMe
 	return out.Flush()
 }
 
-// beginList returns the encoded beginning of a list, up to its objects. In protobuf lists of all
+// beginList returns the part of an encoded list that precedes its objects. In protobuf lists of all
 // kinds, field 1 contains the metadata, and each occurrence of field 2 contains an object.
 func (r *request) beginList(head metav1.ListMeta, n int, object objectFunc) ([]byte, error) {
 	of := r.typeMeta("List")

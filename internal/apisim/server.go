@@ -74,7 +74,7 @@ type Faults struct {
 	Endless Endless
 }
 
-// Start starts a server on a free port of 127.0.0.1. If the authority is nil, the server uses plain
+// Start starts a server on a free port on 127.0.0.1. If the authority is nil, the server uses plain
 // HTTP/1.1 and does not check tokens, because clients do not send tokens over plain HTTP.
 func Start(name string, authority *Authority) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -155,7 +155,7 @@ func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) err
 // objects with Put and Delete.
 //
 // At the end of each write, the server calls after(old, new). The old object is nil for a creation,
-// and the new object is nil for a deletion. The second function must return quickly and must not
+// and the new object is nil for a deletion. The after function must return quickly and must not
 // call methods of the Server.
 func (s *Server) TakeWrites(before func(resource, namespace, name string), after func(before, after runtime.Object)) {
 	s.store.mu.Lock()

@@ -199,7 +199,7 @@ func (t *table) drop(n int) {
 	t.events = slices.Clone(t.events[n:])
 }
 
-// compact drops all past events and the remaining pages of all lists.
+// compact drops all past events, and all stored pages of lists.
 func (s *store) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +258,7 @@ type changes struct {
 }
 
 // The since method returns all changes after the given version, or false if some of these changes
-// have been dropped. The last argument must be true if a new watch begins at this version.
+// have been dropped. If a new watch begins at the given version, the last argument must be true.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,8 +371,8 @@ func (s *store) expect(of target, uid types.UID, version string) (*object, error
 	return o, nil
 }
 
-// accept stores an object that a client has written. The stored object replaces old, which is nil
-// for a creation. The caller holds s.mu.
+// accept stores an object that a client has written. When a client creates an object, the argument
+// old is nil. The caller holds s.mu.
 func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Object) (*object, error) {
 	m.SetNamespace(of.namespace)
 	if service, ok := given.(*corev1.Service); ok {
@@ -417,8 +417,8 @@ func (s *store) taken() *writes {
 	return s.writes
 }
 
-// If the second argument of TakeWrites was not nil, wrote calls this function. The caller holds
-// s.mu.
+// wrote calls the after function that was passed to TakeWrites, unless this function is nil. The
+// caller holds s.mu.
 func (s *store) wrote(k kind, before, after *object) error {
 	if s.writes.after == nil {
 		return nil
