@@ -312,8 +312,8 @@ func (n *Namespace) backend(e discoveryv1.Endpoint, addr netip.AddrPort) (b Back
 	return b, true
 }
 
-// OfPod returns the endpoint at an address of a Pod. The zone, the hostname and hints come from
-// slices, so they are not set.
+// OfPod returns the endpoint at an address of a Pod. The zone, the hostname and hints are not set,
+// because only EndpointSlices contain them.
 func (n *Namespace) OfPod(p *corev1.Pod, addr netip.AddrPort) Backend {
 	account := cmp.Or(p.Spec.ServiceAccountName, "default")
 	b := Backend{Addr: addr, Kind: kindPod, Target: p.Name, Node: p.Spec.NodeName}
@@ -344,7 +344,7 @@ func (n *Namespace) OfPod(p *corev1.Pod, addr netip.AddrPort) Backend {
 }
 
 // OfWorkload returns the endpoint at an address of an ExternalWorkload. The zone, the hostname and
-// hints come from slices, so they are not set.
+// hints are not set, because only EndpointSlices contain them.
 func (n *Namespace) OfWorkload(w *Workload, addr netip.AddrPort) Backend {
 	b := Backend{
 		Addr:        addr,
@@ -375,8 +375,8 @@ func (n *Namespace) OfWorkload(w *Workload, addr netip.AddrPort) Backend {
 	return b
 }
 
-// If the owner of a Pod is a ReplicaSet, controller returns the owner of the ReplicaSet. Otherwise,
-// controller returns the owner of the Pod.
+// controller returns the owner of a Pod. If a ReplicaSet owns the Pod, controller returns the owner
+// of the ReplicaSet instead.
 func (n *Namespace) controller(owner metav1.OwnerReference) metav1.OwnerReference {
 	if owner.Kind != kindReplicaSet || n.ReplicaSets[owner.Name] == nil {
 		return owner
@@ -387,8 +387,8 @@ func (n *Namespace) controller(owner metav1.OwnerReference) metav1.OwnerReferenc
 	return owner
 }
 
-// podPorts returns the TCP ports of a Pod's containers by name. If hosts is true, the result also
-// contains the host port of each container port.
+// podPorts returns the TCP ports of a Pod's containers, grouped by port name. If hosts is true, the
+// result also contains the host port of each container port.
 func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 	ports := make(map[string][]int32)
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
@@ -407,7 +407,7 @@ func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 
 // inboundPort returns the port on which a Pod's proxy accepts opaque transport to the given port.
 // If the proxy's environment variables do not contain all of the proxy's ports, the result is zero.
-// The result is also zero for the admin port and the control port of the proxy itself.
+// For the proxy's own admin and control ports, the result is zero.
 func inboundPort(p *corev1.Pod, port uint16) uint16 {
 	listen := make(map[string]uint16)
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
@@ -424,7 +424,7 @@ func inboundPort(p *corev1.Pod, port uint16) uint16 {
 	return inbound
 }
 
-// opaque is true if the annotation for opaque ports contains the given port. Without the
+// opaque reports whether the annotation for opaque ports contains the given port. Without the
 // annotation, the default ports apply. The annotation contains numbers, ranges and names of ports.
 func (n *Namespace) opaque(port uint16, list string, annotated bool, ports map[string][]int32) bool {
 	if !annotated {

@@ -4,11 +4,11 @@
 // package is as simple as possible, computes every result from scratch, and does not share code
 // with Isthmus.
 //
-// The first part of this package reads the objects of clusters. [Namespace.Backends] joins the
-// EndpointSlices of a Service with Pods, owners, Servers and ExternalWorkloads. [Route.Through]
-// replaces the endpoints of a cluster on another network with Linkerd gateways. [Define] parses the
-// members of a federated or mirror Service, and [LinkSettings.With] parses the annotations of a
-// link Secret.
+// The first part of this package computes endpoints, members and settings from the objects of
+// clusters. [Namespace.Backends] computes the endpoints of a Service from EndpointSlices, Pods,
+// ReplicaSets, Servers and ExternalWorkloads. [Route.Through] replaces the endpoints of a cluster
+// on another network with Linkerd gateways. [Define] parses the members of a federated or mirror
+// Service, and [LinkSettings.With] parses the annotations of a link Secret.
 //
 // The second part of this package computes which endpoints of a service a client receives,
 // according to docs/preference.md. The rules concern tiers, min-ready, failing back, cordons and

@@ -19,7 +19,7 @@ type Export struct {
 	Unusable bool
 }
 
-// Joins is the set of exports that a link Secret allows for its cluster.
+// Joins specifies which kinds of exports a link Secret allows for its cluster.
 type Joins int
 
 const (

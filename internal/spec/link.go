@@ -70,8 +70,9 @@ func (s LinkSettings) With(annotations map[string]string) LinkSettings {
 	return s
 }
 
-// A cluster is lost if its API has been unavailable for at least the duration in LostAfter. Set
-// gatewaysDead if clients reach the cluster through gateways that are all dead.
+// A cluster is lost if its API has been unavailable for at least the duration in LostAfter. The
+// argument gatewaysDead must be true if clients reach the cluster through gateways that are all
+// dead.
 func (s LinkSettings) Standing(lost, gatewaysDead bool) Standing {
 	standing := s.Cordon
 	if lost {

@@ -21,7 +21,7 @@ const Parts = 10
 
 type Standings [Parts]Standing
 
-// All gives every part the same standing, and returns the resulting Standings.
+// All returns Standings in which every part has the given standing.
 func All(s Standing) (list Standings) {
 	for i := range list {
 		list[i] = s
@@ -44,8 +44,8 @@ type Endpoint struct {
 	member   *Member
 }
 
-// Slice contains some of a member's endpoints. If Behind is set, these endpoints are Linkerd
-// gateways, each of which leads to all endpoints of the member.
+// Slice contains some of a member's endpoints. If Behind is set, the endpoints in the Slice are
+// Linkerd gateways, each of which leads to all endpoints of the member.
 type Slice struct {
 	Ready, Unready []Endpoint
 	Behind         *Behind
@@ -63,9 +63,9 @@ type Member struct {
 	Slices    []Slice // the slices that the local cluster accepts from the member
 }
 
-// Accept adds slices to the member. The local cluster rejects addresses of a linked cluster that
-// are outside the ranges of the link. The local cluster also rejects ready addresses that are
-// assigned to its own objects.
+// Accept adds slices to the member. From a linked cluster, the local cluster rejects addresses
+// outside the ranges that the link Secret allows. The local cluster also rejects ready addresses
+// that are assigned to its own objects.
 func (m *Member) Accept(list []Slice, within, assigned func(netip.Addr) bool) {
 	for _, l := range list {
 		if m.Name != "" {
@@ -179,7 +179,7 @@ func (s *Service) Unused(m *Member) bool {
 
 // Exists reports whether Isthmus tells clients that a service exists. A federated service always
 // exists. A service that is not federated does not exist if its cluster has been listed and lacks
-// the Service. If clients can never receive endpoints from the cluster, the service exists and is
+// the Service. If clients can never receive endpoints from the cluster, the service exists but is
 // empty.
 func (s *Service) Exists() bool {
 	if s.Federated || len(s.Members) == 0 || s.Unused(&s.Members[0]) {
@@ -266,8 +266,9 @@ func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	return out
 }
 
-// countBehind replaces the numbers of Linkerd gateways with the numbers of endpoints behind them.
-// If clients do not receive any of the gateways, no endpoint behind the gateways counts as ready.
+// countBehind replaces the number of Linkerd gateways in each tier with the number of endpoints
+// behind these gateways. If clients do not receive any of the gateways, no endpoint behind the
+// gateways counts as ready.
 func (st *State) countBehind() {
 	got := st.oneFamily(st.Ready)
 	for i := range st.Members {
@@ -326,8 +327,8 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 }
 
 // suffices reports whether the best n tiers are enough for clients. If n is greater than
-// LastResort(), suffices reports whether clients can do without the last-resort tier. Clients can
-// do without the last-resort tier while a cluster without last-resort parts has a ready endpoint.
+// LastResort(), suffices reports whether the last-resort tier is unnecessary. The last-resort tier
+// is unnecessary while a cluster that has no last-resort parts has a ready endpoint.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
@@ -355,10 +356,10 @@ func (st *State) Needed() int {
 	return st.LastResort()
 }
 
-// alone is true if every ready endpoint is in a cluster with last-resort parts.
+// alone reports whether every ready endpoint is in a cluster that has last-resort parts.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
-// finish applies hints and the address family to the endpoints in the chosen tiers. Hints are
+// finish filters the endpoints in the chosen tiers by hints and by address family. Hints are
 // ignored if the preference contains the term "zone".
 func (st *State) finish(list []Endpoint) []Endpoint {
 	list = st.servable(list)
@@ -417,7 +418,7 @@ func only(list []Endpoint, has func(Endpoint) bool) (out []Endpoint) {
 	return out
 }
 
-// steered is true if a preference or a cordon determines which endpoints are sent to clients.
+// steered reports whether a preference or a cordon determines which endpoints are sent to clients.
 func (st *State) steered() bool {
 	prefers := len(st.Tiers) > 0 && (st.Federated || st.Zoned())
 	return prefers ||

@@ -60,8 +60,8 @@ func Sent(instants []Instant, now time.Time) []Endpoint {
 	return instants[len(instants)-1].finish(InUse(instants, now))
 }
 
-// InUse returns the endpoints in the tiers that are in use. Of the endpoints in use, [Sent] returns
-// those that clients actually receive.
+// InUse returns the endpoints in the tiers that are in use. Because of hints or IP families,
+// clients may not receive all endpoints in use (see [Sent]).
 func InUse(instants []Instant, now time.Time) []Endpoint {
 	var seen []Instant  // instants since the tiers of the preference last changed
 	var list []Endpoint // endpoints in use
@@ -96,8 +96,8 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 			if len(seen) > 0 {
 				send(x.At)
 			}
-			// Clients keep the tiers of their current endpoints, and drop these tiers gradually, as
-			// they do when they fail back.
+			// Clients continue to use the tiers that contain their current endpoints. If these
+			// tiers are no longer needed, clients drop them gradually, as when they fail back.
 			seen, used = nil, 1
 			for _, e := range sent {
 				used = max(used, x.tierOfFormer(e)+1)
@@ -114,9 +114,9 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 	return list
 }
 
-// left returns the number of parts of a tier that have already been dropped, and that clients have
-// therefore left. Parts of a tier are dropped once fewer tiers have sufficed for ReturnAfter
-// without interruption. All parts of the tier are dropped within ReturnOver.
+// left returns the number of parts of a tier that clients have already dropped. Clients begin to
+// drop a tier once fewer tiers have been sufficient throughout the duration ReturnAfter. All parts
+// of the tier are dropped within the duration ReturnOver.
 func left(seen []Instant, place int, now time.Time) int {
 	st := seen[len(seen)-1]
 	rows := []int{place + 1} // the row that makes last resort unneeded
