@@ -87,9 +87,9 @@ type plannedEnd struct {
 	after  time.Duration // time since drain was called
 }
 
-// planEnds chooses a random time to end each open stream, and sorts the streams by time. Streams
-// that have not sent their first message are skipped, because a proxy would treat their end as a
-// refusal.
+// planEnds chooses a random time to end each open stream, and sorts the streams by this time.
+// Streams that have not sent their first message are skipped, because a proxy would treat their end
+// as a refusal.
 func (o *openStreams) planEnds(over time.Duration) []plannedEnd {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 )
 
 // metrics holds the series that are updated when events happen. Series that describe open streams
-// are computed on each scrape instead (see scraped).
+// are computed on each scrape (see scraped).
 type metrics struct {
 	domain string // Options.ClusterDomain; fixed
 

@@ -22,11 +22,12 @@ type sink interface{ SendMsg(m any) error }
 type producer interface {
 	common() *stream
 	name() string
-	// begin waits for the first set or profile. If the call is refused, begin returns an error.
+	// The begin method waits for the first set or profile. If the call is refused, begin returns an
+	// error.
 	begin(context.Context) error
-	// first returns the first messages of a stream that has been admitted.
+	// After the stream has been admitted, the first method returns its first messages.
 	first() []*wire.Frame
-	// next waits until there are messages to send, and returns these messages.
+	// The next method waits until there are messages to send, and returns these messages.
 	next(context.Context) ([]*wire.Frame, error)
 	// close releases the stream's view and stops its timers.
 	close()
@@ -232,7 +233,7 @@ func (st *stream) pause() (ok bool) {
 	}
 }
 
-// after is like time.After, but reuses the stream's timer.
+// The after method is like time.After, but reuses the stream's timer.
 func (st *stream) after(d time.Duration) <-chan time.Time {
 	if st.timer == nil {
 		st.timer = time.NewTimer(d)

@@ -498,8 +498,8 @@ func (v *profileView) becomeIdle() int {
 	return costOfProfile(p)
 }
 
-// costOfProfile returns the estimated memory that a view uses. The routes do not count, because
-// they belong to the ServiceProfile.
+// costOfProfile returns the estimated memory that a profileView uses. The routes are not included,
+// because they belong to the ServiceProfile.
 func costOfProfile(*federation.Profile) int { return viewBytes }
 
 // variant returns the newest profile, encoded for a proxy that has already received the given
