@@ -62,7 +62,7 @@ type Cluster struct {
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig in use
 	// Ignored lists the unknown fields of the kubeconfig in use, with the line number of each
-	// field. Names that may be secrets are omitted.
+	// field. Field names that may be secrets are omitted.
 	Ignored []string `json:"ignored,omitempty"`
 	// Unread describes each invalid annotation of the current version of the link Secret, with the
 	// value that is used instead.
