@@ -409,16 +409,16 @@ func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	}
 }
 
-// taken returns the functions that were passed to TakeWrites, or nil if clients are not allowed to
-// write.
+// The taken method returns the functions that were passed to TakeWrites, or nil if clients are not
+// allowed to write.
 func (s *store) taken() *writes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writes
 }
 
-// wrote calls the after function that was passed to TakeWrites, unless this function is nil. The
-// caller holds s.mu.
+// The wrote method calls the after function that was passed to TakeWrites, unless this function is
+// nil. The caller holds s.mu.
 func (s *store) wrote(k kind, before, after *object) error {
 	if s.writes.after == nil {
 		return nil

@@ -74,8 +74,8 @@ func (v *watcher) send(e event) error {
 // bookmark sends a bookmark with the version up to which the client has received all events.
 func (v *watcher) bookmark() error {
 	of := v.typeMeta("")
-	// In the protobuf encoding of all kinds, field 1 contains the metadata, and a bookmark contains
-	// nothing else. A PartialObjectMetadata can therefore represent an object of any kind.
+	// In the protobuf encoding of all kinds, field 1 contains the metadata. A bookmark contains
+	// only metadata, so a PartialObjectMetadata can represent an object of any kind.
 	return v.write(watch.Bookmark, of, &metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: strconv.FormatUint(v.at, 10),
 	}})
