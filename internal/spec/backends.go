@@ -192,7 +192,8 @@ func (n *Namespace) target(l *discoveryv1.EndpointSlice, service string, port ui
 	return 0, false
 }
 
-// ServiceOf returns the name of a slice's Service, from the label or else from the owner.
+// ServiceOf returns the name of a slice's Service, which comes from a label or from an owner
+// reference.
 func ServiceOf(l *discoveryv1.EndpointSlice) string {
 	if name := l.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return name
@@ -205,8 +206,8 @@ func ServiceOf(l *discoveryv1.EndpointSlice) string {
 	return ""
 }
 
-// ready returns the ready endpoints of a slice. If several endpoints have the same address, the
-// first endpoint that clients can use wins.
+// The ready method returns the ready endpoints of a slice. If several endpoints have the same
+// address, the first endpoint that clients can use wins.
 func (n *Namespace) ready(l *discoveryv1.EndpointSlice, service string, port uint16) []Backend {
 	found := make(map[netip.AddrPort]Backend)
 	for _, e := range l.Endpoints {

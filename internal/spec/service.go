@@ -194,10 +194,10 @@ func (s *Service) NotLinked() bool {
 	return !s.Federated && len(s.Members) == 1 && s.Members[0].Unlinked && !s.Unused(&s.Members[0])
 }
 
-// offered returns the ready and the unready endpoints separately. Each result contains only one
-// endpoint per address. If several endpoints have the same address, endpoints in service take
-// precedence over last-resort endpoints. Among endpoints with the same standing, the endpoint of
-// the first member takes precedence. The results do not contain endpoints that are withdrawn or
+// The offered method returns the ready and the unready endpoints separately. Each result contains
+// only one endpoint per address. If several endpoints have the same address, endpoints in service
+// take precedence over last-resort endpoints. Among endpoints with the same standing, the endpoint
+// of the first member takes precedence. The results do not contain endpoints that are withdrawn or
 // that no tier can match.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready = make(map[netip.AddrPort]Endpoint)
@@ -328,7 +328,7 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 
 // suffices reports whether the best n tiers are enough for clients. If n is greater than
 // LastResort(), suffices reports whether the last-resort tier is unnecessary. The last-resort tier
-// is unnecessary while a cluster that has no last-resort parts has a ready endpoint.
+// is unnecessary if any cluster without last-resort parts has a ready endpoint.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
@@ -356,7 +356,7 @@ func (st *State) Needed() int {
 	return st.LastResort()
 }
 
-// alone reports whether every ready endpoint is in a cluster that has last-resort parts.
+// The alone method reports whether every ready endpoint is in a cluster that has last-resort parts.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
 // finish filters the endpoints in the chosen tiers by hints and by address family. Hints are

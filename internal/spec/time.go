@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Link describes a cluster's link and cordon. A Link applies from the time in its At field until
-// the time in the next Link.
+// Link describes whether a cluster is linked, and how it is cordoned. A Link applies from the time
+// in its At field until the time in the next Link.
 type Link struct {
 	At     time.Time
 	Linked bool
@@ -96,8 +96,8 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 			if len(seen) > 0 {
 				send(x.At)
 			}
-			// Clients continue to use the tiers that contain their current endpoints. If these
-			// tiers are no longer needed, clients drop them gradually, as when they fail back.
+			// Clients continue to use all tiers that contain their current endpoints. Unneeded
+			// tiers are dropped gradually, as when clients fail back.
 			seen, used = nil, 1
 			for _, e := range sent {
 				used = max(used, x.tierOfFormer(e)+1)
@@ -114,9 +114,9 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 	return list
 }
 
-// left returns the number of parts of a tier that clients have already dropped. Clients begin to
-// drop a tier once fewer tiers have been sufficient throughout the duration ReturnAfter. All parts
-// of the tier are dropped within the duration ReturnOver.
+// The left function returns the number of parts of a tier that clients have already dropped.
+// Clients begin to drop a tier once fewer tiers have been sufficient throughout the duration
+// ReturnAfter. All parts of the tier are dropped within the duration ReturnOver.
 func left(seen []Instant, place int, now time.Time) int {
 	st := seen[len(seen)-1]
 	rows := []int{place + 1} // the row that makes last resort unneeded
