@@ -188,7 +188,7 @@ const jsonSpace = " \t\r\n"
 
 // plainToken parses a JSON object in the form that proxies write: only known fields, and only ASCII
 // values without escape sequences. For any other input, plainToken returns false, and the caller
-// uses encoding/json, which needs a large stack. Without plainToken, opening streams would take
+// uses encoding/json, which needs a large stack. Without plainToken, opening a stream would take
 // about 30 % more CPU time (see docs/performance.md).
 func plainToken(s string) (t token, ok bool) {
 	rest, ok := strings.CutPrefix(strings.Trim(s, jsonSpace), "{")

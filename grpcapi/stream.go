@@ -25,9 +25,9 @@ type producer interface {
 	// The begin method waits for the first set or profile. If the call is refused, begin returns an
 	// error.
 	begin(context.Context) error
-	// After the stream has been admitted, the first method returns its first messages.
+	// A call to first returns the initial messages. The stream must already have been admitted.
 	first() []*wire.Frame
-	// The next method waits until there are messages to send, and returns these messages.
+	// A call to next waits until there are messages to send, and returns these messages.
 	next(context.Context) ([]*wire.Frame, error)
 	// close releases the stream's view and stops its timers.
 	close()
