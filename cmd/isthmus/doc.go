@@ -4,8 +4,8 @@
 //	isthmus clusters
 //	isthmus get web.shop.svc.cluster.local:80
 //
-// "isthmus help" lists all commands. Under the name kubectl-isthmus, the program is a kubectl
-// plugin.
+// "isthmus help" lists all commands. If the executable is named kubectl-isthmus, the program acts
+// as a kubectl plugin.
 //
 // The commands are:
 //
