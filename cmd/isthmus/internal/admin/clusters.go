@@ -89,7 +89,7 @@ func (h clustersHandler) all() adminapi.Clusters {
 		})
 	}
 
-	// The status of the local cluster contains only rejected lists and watches. Add the other
+	// The status of the local cluster contains only rejected lists and watches, so add the other
 	// rejected requests of this replica.
 	refused := slices.Clone(h.Links.LocalRefused())
 	if h.SliceWriter != nil {
@@ -144,7 +144,7 @@ func (h clustersHandler) list() []adminapi.Cluster {
 	return list
 }
 
-// newRefused counts the rejected endpoints on watched ports for each cluster, and adds examples.
+// For each cluster, newRefused counts the rejected endpoints on watched ports, and adds examples.
 func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 	list := []adminapi.Refused{}
 	for _, w := range watched {

@@ -30,7 +30,8 @@ const (
 	maxExplained = 500              // maximum number of addresses on a page
 
 	// maxExplainClients is the maximum number of concurrent explain requests. A request counts
-	// until the client has read the response, which uses up to maxExplanation bytes of memory.
+	// toward this maximum until the client has read the response, which may use up to
+	// maxExplanation bytes of memory.
 	maxExplainClients = 8
 
 	// maxExplanation is the maximum size of a response, in bytes. An explanation of 500 addresses
@@ -80,8 +81,7 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// explanationInTurn computes the explanation, and calls the end function even if the computation
-// panics.
+// explanationInTurn computes the explanation, and ends the turn even if the computation panics.
 func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
 	defer end()
 	return h.explanation(ctx, q)
@@ -184,8 +184,8 @@ func (h explainHandler) withPort(id federation.ServiceID, instance, port string)
 	return net.JoinHostPort(host, port), nil
 }
 
-// ofImport returns the authority of the Service behind a ServiceImport. DNS resolves the name of
-// the ServiceImport to the cluster IPs of this Service.
+// ofImport returns the authority of the Service behind a ServiceImport, because DNS resolves the
+// name of the ServiceImport to the cluster IPs of that Service.
 func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string) (string, error) {
 	id, ok := h.Local.ServiceOfImport(serviceImport)
 	if !ok {
@@ -239,8 +239,8 @@ func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Sta
 			all[name] = l.ClusterStatus
 		}
 	}
-	// The key of the local cluster is the empty name, so this assignment also overwrites the status
-	// of any link Secret without a cluster name.
+	// The key of the local cluster is the empty name, so the status of the local cluster overwrites
+	// the status of any link Secret without a cluster name.
 	all[federation.Local] = h.Local.Status().ClusterStatus
 	return all
 }
@@ -283,8 +283,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts an explanation of package federation to a response. The last two
-// arguments describe the explained service.
+// newExplanation converts an explanation from package grpcapi to a response. The problems and
+// failures are those of the explained service.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,

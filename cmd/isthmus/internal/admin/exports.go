@@ -68,7 +68,7 @@ type exportChange struct {
 // optional explanation.
 type trouble struct{ state, detail string }
 
-// over is true if trouble a takes precedence over trouble b.
+// over reports whether trouble a takes precedence over trouble b.
 func (a trouble) over(b trouble) bool {
 	order := []string{
 		"",
@@ -190,9 +190,8 @@ var unwritten = []plan.State{
 // does not check the collected metrics.
 func (e *ExportsReport) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector. Collect sends metrics about exports and their states.
-// The cluster label is empty for all clusters that are not linked, because annotations may name any
-// number of unlinked clusters.
+// Collect implements prometheus.Collector. Collect sends metrics about exports and their states. To
+// limit the number of series, all clusters that are not linked share an empty cluster label.
 func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 	v := e.now.get().value
 	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
@@ -277,9 +276,9 @@ func (h exportsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	encode(page).serve(w)
 }
 
-// newExports returns the exports for which the name of the exported Service or of the written
-// object matches one of the given names. Each name has the form NAME, NAMESPACE/NAME or NAMESPACE/.
-// If names is empty, newExports returns all exports.
+// newExports returns the exports whose exported Service or written object matches one of the given
+// names. Each name has the form NAME, NAMESPACE/NAME or NAMESPACE/. If names is empty, newExports
+// returns all exports.
 func newExports(v *exportsSnapshot, names []string) *adminapi.Exports {
 	page := &adminapi.Exports{
 		Writer:         v.writer,
@@ -397,8 +396,8 @@ func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	return change
 }
 
-// exportFields returns the fields that plans set in an object. If status is true, exportFields
-// returns the fields of the object's status instead.
+// exportFields returns the fields that plans set in an object. If the status argument is true,
+// exportFields returns the status fields of a ServiceImport.
 func exportFields(of any, status bool) map[string]string {
 	fields := make(map[string]string)
 	switch o := of.(type) {

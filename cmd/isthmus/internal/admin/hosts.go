@@ -21,7 +21,7 @@ type Hosts struct {
 	names   []string // from --admin-hosts; lower case
 }
 
-// NewHosts returns the Hosts of a replica in the given cluster domain and namespace. The extra
+// NewHosts returns the Hosts for a replica with the given cluster domain and namespace. The extra
 // names come from --admin-hosts.
 func NewHosts(domain, namespace string, names []string) *Hosts {
 	h := &Hosts{names: names}

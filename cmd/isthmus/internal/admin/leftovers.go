@@ -45,8 +45,8 @@ type Leftovers struct {
 }
 
 // heldLease is the state of a Lease, as observed by this replica. The renewal time of a Lease is
-// compared only with its previous renewal time and never with this replica's clock, because the
-// holder's clock may be wrong.
+// compared only with its previous renewal time. A comparison with this replica's clock would give a
+// wrong result if the holder's clock is wrong.
 type heldLease struct {
 	renewed metav1.MicroTime
 	until   time.Time // according to this replica's clock
@@ -125,8 +125,8 @@ func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err er
 	return clusters, nil
 }
 
-// runs is true if a service mirror holds the Lease for mirroring the cluster. When this replica
-// first sees a Lease, the Lease counts as held until its duration has passed.
+// runs reports whether a service mirror holds the Lease for mirroring the cluster. When this
+// replica first sees a Lease, the Lease counts as held until its duration has passed.
 func (l *Leftovers) runs(ctx context.Context, cluster string) (bool, error) {
 	const prefix = "/apis/coordination.k8s.io/v1/namespaces/"
 	path := prefix + url.PathEscape(l.namespace) + "/leases/service-mirror-write-" + url.PathEscape(cluster)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A request keeps its turn for some time after the response, so that clients that repeat requests
-// cannot use the whole CPU. These constants limit this time.
+// A request keeps its turn for some time after the response, so that a client that sends one
+// request after another cannot use the whole CPU. These constants limit this time.
 const (
 	restFor = 9           // rest as a multiple of the duration of the turn
 	maxRest = time.Second // maximum rest
@@ -66,9 +66,9 @@ func (l *limiter) limit(next http.Handler) http.Handler {
 	})
 }
 
-// turn waits until the request can be handled. The caller must call the end function after handling
-// the request. If the request waits longer than l.wait, the client receives an error response, and
-// ok is false.
+// turn waits until the request has a turn. The caller must call the end function after handling the
+// request. If the request waits longer than l.wait, the client receives an error response, and ok
+// is false.
 func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
 	addr, _, _ := net.SplitHostPort(r.RemoteAddr)
 	from := l.count(addr, 1)

@@ -274,7 +274,7 @@ func newList[T any](k *lineKind[T], lines []T) list[T] {
 }
 
 // sorted returns the indices of lines in the order that the comparison function defines. Without a
-// function, the indices are ascending.
+// comparison function, sorted returns the indices in ascending order.
 func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	all := make([]int, len(lines))
 	for i := range all {

@@ -70,8 +70,8 @@ func (s *Server) Handler() http.Handler {
 		mux.Handle("GET "+path, page)
 	}
 
-	// Scrapes need two limits. promhttp's limit also counts scrapes that timed out but are still
-	// being computed. The limiter also counts scrapes whose response the client is still reading.
+	// Scrapes need two limits. Only promhttp's limit counts scrapes that timed out but are still
+	// being computed. Only the limiter counts scrapes whose response the client is still reading.
 	scrapes := newLimiter(maxScrapes, pageWait, scrapeTimeout+scrapeReadTimeout)
 	mux.Handle("GET /metrics", scrapes.limit(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{
 		Registry:            s.metrics,
@@ -108,8 +108,8 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// Serve serves requests on l until ctx ends, and then waits for open requests for at most the grace
-// duration.
+// Serve serves requests on l until ctx ends, and then waits up to the grace period for open
+// requests to complete.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	server := &http.Server{
 		Handler:           s.Handler(),

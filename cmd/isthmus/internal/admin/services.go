@@ -323,7 +323,7 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 		line.Members = append(line.Members, one)
 	}
 	line.MoreMembers = max(0, len(line.Members)-maxMembers)
-	if line.MoreMembers > 0 { // show those that do not serve first
+	if line.MoreMembers > 0 { // show members that are not serving first
 		slices.SortStableFunc(line.Members, func(a, b adminapi.MemberLine) int {
 			return cmp.Compare(min(1, len(b.Reason)), min(1, len(a.Reason)))
 		})
