@@ -319,8 +319,8 @@ func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	return OK, "is valid until " + when
 }
 
-// roughly formats a duration in words. The result uses the largest unit in which the duration is at
-// least 1.9.
+// roughly returns an approximate duration in words. The result uses the largest unit in which the
+// duration is at least 1.9.
 func roughly(d time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration

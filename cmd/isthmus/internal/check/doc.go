@@ -1,6 +1,6 @@
 // Package check finds problems in the contents of a replica's pages /debug/clusters and
-// /debug/services. Each result describes a problem and how to fix the problem, or confirms that
-// everything is fine. The package does not send requests.
+// /debug/services. Each result describes a problem and how to fix it, or confirms that everything
+// is fine. The package does not send requests.
 //
 //	results := check.Judge(check.Input{Clusters: page, Services: services})
 //
@@ -9,7 +9,7 @@
 //
 // Callers may rely on the following:
 //
-//   - Every problem has a separate result, with a hint about how to fix the problem.
+//   - Every problem has a separate result, with a hint about how to fix it.
 //   - If the permission to read the input of a check is missing, the result is Unchecked. The hint
 //     of the result then says how to grant the permission.
 //   - If a cluster does not respond, one check reports a Failure, and the other checks of the

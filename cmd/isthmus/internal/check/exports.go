@@ -10,8 +10,8 @@ import (
 const maxClashes = 10
 
 // NameClashes finds pairs of links in which the longer name ends with a hyphen followed by the
-// shorter name. If links a-b and b exist, some Services of link b cannot be mirrored, because the
-// names of their mirrors belong to link a-b. NameClashes describes at most maxClashes pairs.
+// shorter name. If links a-b and b exist, some Services of link b cannot be mirrored, because their
+// mirrors would have names that belong to link a-b. NameClashes describes at most maxClashes pairs.
 func NameClashes(links []string) (texts []string) {
 	is := make(map[string]bool)
 	for _, name := range links {

@@ -13,7 +13,7 @@ type Input struct {
 	adminapi.Clusters
 	Services []adminapi.Service
 	// FromHere means that the fields were filled in by "isthmus check" and not by a replica.
-	// Compared to a replica, "isthmus check" uses a different network and, in the local cluster,
+	// "isthmus check" runs on a different network than a replica and, in the local cluster, with
 	// different permissions. If FromHere is true, there is no information about services and
 	// watches.
 	FromHere bool
@@ -127,7 +127,7 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 
 // mostLinkedMemory is the percentage of GOMEMLIMIT that the caches of all linked clusters together
 // may use before a warning is reported. The threshold of the alert IsthmusLinkedClustersMemory must
-// be the same as mostLinkedMemory.
+// be equal to mostLinkedMemory.
 const mostLinkedMemory = 50
 
 // checkMemory reports whether the caches of all linked clusters together use too much memory. The

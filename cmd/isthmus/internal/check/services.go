@@ -61,8 +61,8 @@ func services(n int) string {
 	return text.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
 }
 
-// checkMembers reports members that lack ports and members that do not serve. If none of the
-// members of the service serves, the results are Failures.
+// checkMembers reports members that lack ports and members that are not serving. If no member of
+// the service is serving, the results are Failures.
 func checkMembers(r *report, s *adminapi.Service) {
 	level := Failure
 	if slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Reason == "" }) {
@@ -84,7 +84,7 @@ func checkMembers(r *report, s *adminapi.Service) {
 	}
 }
 
-// memberHint returns the hint for a member that does not serve, based on the text of its
+// memberHint returns the hint for a member that is not serving, based on the text of its
 // federation.MemberStatus.
 func memberHint(service, reason string) string {
 	switch reason {
@@ -147,7 +147,7 @@ func checkLeftovers(r *report, s *Input) {
 
 const (
 	// conflictLasts is how long an address may belong to several objects before a warning appears.
-	// Conflicts that arise when Pods are replaced end within seconds.
+	// A conflict that arises during the replacement of a Pod ends within seconds.
 	conflictLasts = time.Minute
 	maxConflicts  = 10
 )

@@ -11,7 +11,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestMemberHint checks that the hint depends on the reason why the member does not serve, in the
+// TestMemberHint checks that the hint depends on the reason why the member is not serving, in the
 // words of package federation.
 func TestMemberHint(t *testing.T) {
 	for status, want := range map[federation.MemberStatus]string{
