@@ -11,7 +11,7 @@ import (
 )
 
 // The Makefile sets release to the version in the file VERSION. If release is empty, the Go tool
-// derives the version from git's tags and commit.
+// derives the version from the Git tags and the commit.
 var release string
 
 // OwnBuild describes the build of this program in the format of /debug/version.

@@ -23,10 +23,10 @@ type Command struct {
 	Intro   string   // help text before the flags; if empty, Summary
 	Ending  string   // help text after the flags
 	Flags   []Section
-	// OneOf lists pairs of flags that exclude each other. A flag with its default value counts as
-	// not set.
+	// OneOf lists pairs of flags that exclude each other. A flag that is set to its default value
+	// counts as unset.
 	OneOf [][2]string
-	// Example is a valid argument, which the error about a missing argument shows.
+	// Example is a valid argument, for use in the error about a missing argument.
 	Example string
 	// Run runs the command. Unless OwnSignals is true, a signal cancels the context of Run. If
 	// OwnSignals is true, Run must read [Process].Signals.
