@@ -57,7 +57,7 @@ func (o *Output) Await(t *testing.T, want string) string {
 }
 
 // FreeAddr returns a local address that no process listens on. The port is below the ephemeral port
-// range, so that no outgoing connection takes it before the test listens on it.
+// range, so that no outgoing connection takes the port before the test listens on it.
 func FreeAddr(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -80,8 +80,8 @@ func Listens(addr string) bool {
 	return true
 }
 
-// Get returns the body of the response without surrounding space, or an empty string if there is no
-// response.
+// Get returns the body of the response without surrounding white space, or an empty string if there
+// is no response.
 func Get(client *http.Client, url string) string {
 	resp, err := client.Get(url)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // Source is a fake cluster that offers addresses for Services. If Offers returns nil for a Service,
-// the cluster does not have the Service.
+// the Service does not exist in the cluster.
 type Source struct {
 	Cluster federation.ClusterName
 	Offers  func(federation.ServiceID) []netip.AddrPort
