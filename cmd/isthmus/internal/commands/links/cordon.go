@@ -144,8 +144,8 @@ func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (link
 	return links, err
 }
 
-// weigh prints the effect of the change on each service. If a cordon would leave a service without
-// endpoints, the result is an error, unless --last-resort or --force is set.
+// weigh prints the effect of the change on each service. Unless --last-resort or --force is set, a
+// cordon that would leave a service without endpoints results in an error.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	replicas, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
 	switch {

@@ -41,8 +41,8 @@ func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing
 }
 
 // showImpacts prints the effect of a change on each service. The verb %s in the title is replaced
-// with the name of the cluster. If the cluster returns to service (back is true), only the current
-// endpoints are printed.
+// with the name of the cluster. If the cluster returns to service, only the current endpoints are
+// printed.
 func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
 	if len(list) == 0 {
 		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)

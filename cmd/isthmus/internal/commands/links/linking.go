@@ -183,9 +183,8 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 	return deleteTokens(ctx, w, l.linked, l.before)
 }
 
-// unfinished returns the error for a link that replicas may not be able to use. If the cluster
-// stayed ready on all replicas that responded (before is true), the previous link is restored, and
-// the new token is deleted.
+// unfinished returns the error for a link that replicas may not be able to use. If the previous
+// credentials still work, unfinished restores the previous link and deletes the new token.
 func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secret, before bool, err error) error {
 	const again = "Correct the problem that isthmus clusters shows, and run the command again"
 	if before && l.existing != nil && l.restore(ctx, w, written) {

@@ -93,8 +93,8 @@ func (c *linkContent) toSecret(existing *corev1.Secret, namespace string) (*core
 // errChanged reports that the credentials of a link Secret have changed since they were read.
 var errChanged = errors.New("another user has changed the credentials in the meantime: run the command again")
 
-// write creates or updates the link Secret and returns the written Secret. Changes that other
-// clients make at the same time are kept. If the credentials have changed, the error is
+// write creates or updates the link Secret and returns the written Secret. Concurrent changes by
+// other clients are preserved. If another client has changed the credentials, the error is
 // [errChanged].
 func (c *linkContent) write(
 	ctx context.Context, local *cluster, namespace string, existing *corev1.Secret,
@@ -124,9 +124,9 @@ func (c *linkContent) write(
 // tryTimeout limits how long a link's credentials are tested.
 const tryTimeout = 10 * time.Second
 
-// try asks a link's API server for the user name that belongs to the link's credentials. If
-// replicas could not use the credentials, the result is an error. If the server is unreachable from
-// this machine, the method only prints a warning.
+// try asks a link's API server for the user name that belongs to the link's credentials. If the
+// server's response shows that replicas cannot use the credentials, the result is an error. If the
+// server is unreachable from this machine, the method only prints a warning.
 func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error {
 	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error 
 }
 
 // whoami returns the user name that belongs to the credentials. whoami retries a rejected token,
-// because one of several API servers may not know the token yet.
+// because one of several API servers may not yet know the token.
 func (c *linkContent) whoami(ctx context.Context, api *kube.Clients) (string, error) {
 	for {
 		review, err := api.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},

@@ -244,9 +244,9 @@ func newRevocation(
 	return r, nil
 }
 
-// accountTokens returns the Secrets that contain a token of an account, without duplicates. Secrets
-// that were created by hand have the type of ServiceAccount tokens. Secrets of tokens with an
-// expiry time have a different type, but have the label of "isthmus link".
+// accountTokens returns the Secrets that contain a token of an account, without duplicates. Token
+// Secrets that were created by hand have the type kubernetes.io/service-account-token. Secrets of
+// tokens with an expiry time have the type Opaque and the label of "isthmus link".
 func accountTokens(
 	ctx context.Context, linked *cluster, account types.NamespacedName,
 ) (found []corev1.Secret, err error) {
