@@ -23,8 +23,8 @@ const (
 	yellow color = "\x1b[33m"
 )
 
-// paint adds a color to a string without control characters. If the output does not support
-// colors, printText removes the color.
+// paint adds a color to a string, which must not contain control characters. If the output does not
+// support colors, printText removes the color.
 func (c color) paint(text string) string {
 	if c == plain {
 		return text
@@ -109,7 +109,6 @@ const maxNames = 6
 // maxLines limits the number of lines in each list, except in lists of objects that the user named.
 const maxLines = 20
 
-// writeList appends a title and the first lines, up to the limit.
 func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
 	if len(lines) == 0 {
 		return

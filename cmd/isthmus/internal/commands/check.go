@@ -166,8 +166,8 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, noReplica er
 	return s, nil
 }
 
-// Package commands itself performs the checks "gateway", "version" and "replicas". Package check
-// performs all other checks.
+// Package check performs all checks except "gateway", "version" and "replicas", which package
+// commands performs itself.
 const (
 	checkAnswers  = "gateway"  // a replica exists and responds
 	checkVersion  = "version"  // versions of the replica and of this program
@@ -223,7 +223,7 @@ func (s *checkState) firstFailure(err error) string {
 	return ""
 }
 
-// merge merges the responses of the replicas. If all replicas agree on a check, its result is
+// merge combines the responses of the replicas. If all replicas agree on a check, its result is
 // listed once. If replicas disagree, each result that is not OK is listed with the name of its
 // replica. The function also adds a result that says whether all replicas agree.
 func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build) {
@@ -271,7 +271,7 @@ func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build)
 	}
 }
 
-// unknown reports whether at least one replica responded, but none in a supported page format.
+// unknown reports whether replicas responded, but none of them in a supported page format.
 func (s *checkState) unknown() bool { return s.replicas > 0 && s.judged == 0 }
 
 // addVersion adds a result that compares the version of a replica with the version of this program.
@@ -295,7 +295,8 @@ func (s *checkState) addVersion(g adminapi.CheckedReplica, client adminapi.Build
 	}
 }
 
-// mergeResults adds the results of all pages and returns the checks on which the replicas differ.
+// mergeResults adds the results of all pages to s, and returns the checks on which the replicas
+// differ.
 func (s *checkState) mergeResults(found [][]check.Result, names []string) (differing []string) {
 	byKey := make(map[resultKey][][]check.Result) // one list per replica
 	var order []resultKey
@@ -479,7 +480,7 @@ func alike(lists [][]check.Result) bool {
 	return true
 }
 
-// runs splits a list into runs of consecutive elements with the same key.
+// runs returns the runs of consecutive elements that have the same key.
 func runs(list []check.Result, of func(check.Result) string) (all [][]check.Result) {
 	for i, r := range list {
 		if i == 0 || of(r) != of(list[i-1]) {

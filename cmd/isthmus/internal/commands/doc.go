@@ -26,7 +26,7 @@
 //   - The exit code is 0 if the requested information was printed, and 1 otherwise. The error
 //     message says what went wrong and how to fix it. "isthmus explain" also exits with 1 if the
 //     client does not receive the requested endpoints. "isthmus check" also exits with 1 if a check
-//     failed.
+//     fails.
 //   - "isthmus get" and "isthmus profile" open one stream. When the stream ends, the commands
 //     explain the stream's gRPC status and how a proxy reacts to it, and then exit with 1. The
 //     commands exit with 0 on a signal and, with --once, after the first state.

@@ -300,7 +300,7 @@ func servedOf(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	return text
 }
 
-// memberCount counts a member's addresses on the page.
+// memberCount contains the numbers of a member's addresses on the page.
 type memberCount struct {
 	all, served int
 	behind      int  // behind a gateway
@@ -390,8 +390,8 @@ func troubled(n int) cell {
 	return cell{text: "0"}
 }
 
-// standsFor returns the object to which the address is assigned. If the slice is "gateways", the
-// address belongs to a gateway.
+// standsFor returns the object to which the address is assigned. The slice name "gateways" means
+// that the address belongs to a gateway.
 func standsFor(a *adminapi.ExplainedAddress) string {
 	if a.Slice == "gateways" {
 		return "gateway of " + a.Cluster
@@ -463,8 +463,8 @@ const (
 	behindGateway = "behind-a-gateway"
 )
 
-// portUndeclared is the verdict for all addresses of a member whose Service does not declare a port
-// that it must declare.
+// portUndeclared is the verdict for all addresses of a member whose Service does not declare a
+// required port.
 const portUndeclared = "port-not-declared"
 
 var verdicts = map[string]verdictWords{

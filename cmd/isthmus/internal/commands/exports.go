@@ -80,9 +80,9 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	return o.print(p, shown)
 }
 
-// chooseExports returns the response of the replica that writes, because only that replica knows
-// about failed writes. If the replica that writes does not respond, chooseExports returns the first
-// response.
+// chooseExports returns the response of the replica that writes objects for exports, because only
+// that replica knows about failed writes. If the writing replica does not respond, chooseExports
+// returns the response of another replica.
 func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] {
 	rank := func(a Answer[adminapi.Exports]) int {
 		switch {

@@ -92,12 +92,12 @@ func replicaNames(replicas []reach.Replica) string {
 	return strings.Join(list, " and ")
 }
 
-// maxPage limits the size of a page in bytes. This limit is enough for a page with 50,000 federated
-// services in three clusters.
+// maxPage is the maximum size of a page, in bytes. The limit is enough for a page with 50,000
+// federated services in three clusters.
 const maxPage = 32 << 20
 
-// pageLimits limits the elements and fields of a page. Even the largest /debug/services page that
-// maxPage allows stays below pageLimits.
+// pageLimits limits the numbers of elements and fields in a page. Even the largest /debug/services
+// page that maxPage allows stays within pageLimits.
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
 // versionPage is the page that every version of Isthmus serves.
@@ -203,7 +203,7 @@ func pageOf(path string) string {
 	return page
 }
 
-// pageError reports that the status of a response is not OK, or that the page cannot be decoded.
+// pageError reports that a response has a status other than OK, or that the page cannot be decoded.
 type pageError struct {
 	status  int
 	what    string // the problem

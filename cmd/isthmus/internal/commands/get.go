@@ -73,8 +73,9 @@ type endpoint struct {
 	sent             json.RawMessage // the JSON form of the message
 }
 
-// size returns the total size of the message and its JSON form, because the JSON form omits some
-// parts of the message. The JSON form may need six bytes per character.
+// size returns the total size of the message and its JSON form, in bytes. Each form can be larger
+// than the other, because the JSON form omits some parts of the message but may need six bytes per
+// character.
 func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
 // apply applies a message as a proxy does. The first add message replaces the state. A remove
@@ -217,8 +218,8 @@ func (s *getState) headline() string {
 	return fmt.Sprintf("%s (%s)", text.Count(len(s.endpoints), "endpoint", "endpoints"), strings.Join(parts, ", "))
 }
 
-// completed adds the labels of an add message to one of the message's addresses. The address's own
-// labels take precedence.
+// completed returns the address of an endpoint, and adds the labels of its add message to the
+// endpoint. The endpoint's own labels take precedence over the labels of the message.
 func completed(w *pb.WeightedAddr, setLabels map[string]string) (netip.AddrPort, error) {
 	addr, err := decodeAddress(w.GetAddr())
 	if err != nil {

@@ -74,8 +74,8 @@ func originOf(h http.Header) Origin {
 	return from
 }
 
-// versionError reports that a replica of another version lacks a page or serves a page that this
-// program cannot decode.
+// versionError reports that a replica with a different version lacks a page, or serves a page that
+// this program cannot decode.
 type versionError struct {
 	status    int
 	what      string // the problem

@@ -43,7 +43,7 @@ type preflightOptions struct {
 // preflight collects the information that a replica would provide, but connects to the clusters
 // from this machine. For the local cluster, preflight uses the user's credentials. For linked
 // clusters, preflight uses the credentials in the link Secrets. Even if API servers do not respond,
-// preflight returns within 20 s (allClusters). The function does not change any objects.
+// preflight returns within 20 s. The function does not change any objects.
 func preflight(ctx context.Context, p preflightOptions) check.Input {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
@@ -153,8 +153,8 @@ func (x *inspection) run(ctx context.Context) {
 	}
 }
 
-// unauthorized returns the requests that were rejected with status 401. Requests with a status
-// other than 401 were rejected because of missing permissions, which askPermissions checks
+// unauthorized returns the requests that were rejected with status 401. A request with any status
+// other than 401 was rejected because of missing permissions, which askPermissions checks
 // separately.
 func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
 	for _, r := range list {
@@ -193,7 +193,7 @@ func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
 }
 
 // reviewsAtOnce is the maximum number of concurrent access reviews per API server. If the reviews
-// were requested one after the other, a distant API server would need several seconds.
+// were requested one after the other, they would take several seconds with a distant API server.
 const reviewsAtOnce = 8
 
 // askPermissions queries the API server to find missing permissions.

@@ -81,8 +81,8 @@ func printText(w io.Writer, text string) error {
 	return err
 }
 
-// Printable returns s as a cell of a table. Printable quotes s if s contains characters that a
-// terminal might interpret, because servers may send anything. Printable returns "-" for an empty
+// Printable returns s as a cell of a table. Because servers may send any text, Printable quotes s
+// if s contains characters that a terminal might interpret. Printable returns "-" for an empty
 // string.
 func Printable(s string) string {
 	if s == "" {

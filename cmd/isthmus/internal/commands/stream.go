@@ -200,7 +200,8 @@ func (s *session[M]) finish(out *screen, ended error) error {
 }
 
 // codeMeanings explains the status codes that have a specific meaning in an RPC. The entry for
-// codes.Unavailable adds one cause to the causes that all streams have in common.
+// codes.Unavailable is one more possible cause, in addition to the causes that apply to all
+// streams.
 type codeMeanings map[codes.Code]string
 
 // explainEnd returns an error that says why a stream ended and how a proxy reacts.
