@@ -38,7 +38,7 @@ type Cluster struct {
 }
 
 // Clients returns clients for an API server, and a function that closes their idle connections.
-// Clients does not send a request.
+// Calling Clients does not send a request.
 func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = cmp.Or(config.UserAgent, kube.UserAgent()) // rest.HTTPClientFor sets no default
@@ -84,8 +84,8 @@ func (e NoReplica) Unwrap() error { return e.error }
 
 // Replicas returns the ready replicas, sorted by name, followed by the replicas that may still
 // become ready. If no replica is ready, the error is a [NoReplica]. If a replica is not ready, its
-// NotReady field contains the reason. Replicas omits Pods that are terminating or have ended. If
-// the options name a Pod, Replicas returns only this Pod, even if the Pod is not ready.
+// NotReady field contains the reason. Replicas omits Pods that are terminating or have terminated.
+// If the options name a Pod, Replicas returns only this Pod, even if the Pod is not ready.
 func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	if c.options.Pod != "" {
 		return c.named(ctx)
@@ -118,9 +118,9 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	return append(ready, waiting...), nil
 }
 
-// labeled returns the Pods in a namespace that are replicas, sorted by name. If any Pod has the
-// label besideLinkerd, a Pod with the label inLinkerdPlace is a replica only if it runs the image
-// of Isthmus.
+// labeled returns the replicas among the Pods in a namespace, sorted by name. If any Pod has the
+// label besideLinkerd, a Pod with the label inLinkerdPlace is a replica only if it runs an Isthmus
+// image.
 func (c *Cluster) labeled(ctx context.Context, namespace string) ([]v1.Pod, error) {
 	pods, err := c.pods(ctx, namespace, besideLinkerd)
 	if err != nil {

@@ -11,13 +11,13 @@
 //	conn, err := replicas[0].Dial(ctx, replicas[0].AdminPort)
 //
 // Every Pod with the label app.kubernetes.io/name=isthmus is a replica. A Pod with the label
-// linkerd.io/control-plane-component=destination is a replica if it runs the image of Isthmus, or
-// if no Pod in its namespace has the label app.kubernetes.io/name=isthmus.
+// linkerd.io/control-plane-component=destination is a replica if it runs an Isthmus image, or if no
+// Pod in its namespace has the label app.kubernetes.io/name=isthmus.
 //
 // Callers may rely on the following:
 //
-//   - A port of a Pod is forwarded from a free port of 127.0.0.1 until its Cluster is closed. Other
-//     users of this machine can also connect to the local port.
+//   - A free port on 127.0.0.1 forwards connections to a port of a Pod until the Cluster is closed.
+//     Other users of this machine can also connect to the local port.
 //   - All connections to one port share one connection to the API server. The shared connection is
 //     a WebSocket, or uses SPDY if the server refuses WebSockets. If the shared connection is lost,
 //     the next call to Dial opens a new one.
@@ -26,8 +26,8 @@
 //   - Clients do not follow redirects, and never send tokens over plain HTTP. Package guard limits
 //     the size of responses, except the headers of a response that opens a port-forwarding
 //     connection.
-//   - Calls end with their context, except in two cases: while a credential program of the
-//     kubeconfig runs, and while the API server does not respond to a port-forward request.
+//   - A call ends when its context ends, except while a credential plugin from the kubeconfig is
+//     running, or while the API server does not respond to a port-forward request.
 //   - Errors name the object that could not be reached, the reason and the remedy. Errors contain
 //     no control characters, whatever the cluster sends.
 //   - All background goroutines of a Cluster end when the Cluster is closed.

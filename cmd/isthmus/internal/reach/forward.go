@@ -28,16 +28,17 @@ import (
 )
 
 const (
-	// maxFailure limits how much of the kubelet's message about a port is read, in bytes.
+	// maxFailure is the maximum length of the kubelet's message about a port, in bytes. Longer
+	// messages are truncated.
 	maxFailure = 1 << 10
 	// maxReasonWait limits how long Isthmus waits for the kubelet's message after a connection was
 	// reset.
 	maxReasonWait = time.Second
 )
 
-// forwarder forwards a free port of 127.0.0.1 to a port of a Pod, until its Cluster is closed or
-// the connection to the API server is lost. Client-go's port forwarding uses a forwarder both as
-// dialer and as connection.
+// forwarder forwards connections from a free port on 127.0.0.1 to a port of a Pod. A forwarder
+// stops when the Cluster is closed or the connection to the API server is lost. Client-go's port
+// forwarding uses a forwarder both as a dialer and as a connection.
 type forwarder struct {
 	httpstream.Connection                 // valid once ports.Ready is closed
 	dialing               context.Context // limits Dial
@@ -73,8 +74,8 @@ func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error
 }
 
 // Dial connects to the API server as kubectl does: over a WebSocket or, if the server refuses
-// WebSockets, over SPDY. If both fail, f.err is the first error that contains a Status from the API
-// server. If no error contains a Status, f.err is the last error.
+// WebSockets, over SPDY. If both attempts to connect fail, f.err is the first error that contains a
+// Status from the API server. If neither error contains a Status, f.err is the last error.
 func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol string, err error) {
 	defer func() {
 		switch {
@@ -105,8 +106,9 @@ func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol
 	return f, protocol, err
 }
 
-// attempt is a RoundTripper that adds the context to requests and records their errors. Client-go's
-// dialers do not accept a context, and the SPDY dialer returns errors only as text.
+// attempt is a RoundTripper that adds the forwarder's dialing context to requests, and records the
+// errors of requests. Client-go's dialers do not accept a context, and the SPDY dialer returns
+// errors only as text.
 type attempt struct {
 	by   *forwarder
 	next http.RoundTripper
@@ -129,7 +131,7 @@ func (a attempt) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// refusal returns the reason why a server refuses to upgrade a connection. The error is a
+// refusal returns the reason why a server refused to upgrade a connection. The error is a
 // StatusError if the server is an API server, and an UpgradeFailureError otherwise.
 func refusal(response *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, guard.MaxError)) // a part of the text is enough
@@ -141,7 +143,8 @@ func refusal(response *http.Response) error {
 	return &httpstream.UpgradeFailureError{Cause: fmt.Errorf("%s %s", response.Status, bytes.TrimSpace(text))}
 }
 
-// statusOf returns the Status of an API server that refused to upgrade a connection, or nil.
+// statusOf returns the Status from an API server that refused to upgrade a connection. If err does
+// not contain a Status, the result is nil.
 func statusOf(err error) (status *apierrors.StatusError) {
 	if failure, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok {
 		err = failure.Cause
@@ -179,7 +182,7 @@ func (s errorStream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// over is true if new connections need a new forwarder.
+// over reports whether new connections need a new forwarder.
 func (f *forwarder) over() bool {
 	select {
 	case <-f.ended:
@@ -192,8 +195,8 @@ func (f *forwarder) over() bool {
 }
 
 // awaitReason waits for the reason why a connection was reset. Client-go may close the connection
-// before the kubelet's message has arrived. If err does not report a reset, awaitReason does not
-// wait.
+// before the kubelet's message has arrived. If err does not report a connection reset, awaitReason
+// returns immediately.
 func (f *forwarder) awaitReason(err error) {
 	if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		return
@@ -207,8 +210,8 @@ func (f *forwarder) awaitReason(err error) {
 	}
 }
 
-// explain returns the reason why a connection failed, as a [BrokenError]. If the forwarder still
-// works, the result is err.
+// explain returns a [BrokenError] with the reason why a connection failed. If the forwarder still
+// works, explain returns err unchanged.
 func (f *forwarder) explain(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

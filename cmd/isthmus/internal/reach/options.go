@@ -53,8 +53,8 @@ func (o *Options) Flags(s *pflag.FlagSet) {
 	o.PodFlag(s)
 }
 
-// ClusterFlags defines the flags that select the cluster. The given name is the name of the flag
-// for the kubeconfig context.
+// ClusterFlags defines the flags that select the cluster. The context argument is the name of the
+// flag that selects the kubeconfig context.
 func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 	o.ContextFlag = "--" + context
 	s.StringVar(&o.Kubeconfig, "kubeconfig", "",
@@ -91,8 +91,8 @@ func (o *Options) Open() (*Cluster, error) {
 	return c, nil
 }
 
-// load returns the client configuration of the cluster and the name of the kubeconfig context. The
-// name is empty for the cluster of the Pod in which this process runs. Clients with this
+// load returns the client configuration of the cluster and the name of the kubeconfig context. If
+// the process uses the ServiceAccount of its Pod, the context name is empty. Clients with this
 // configuration are subject to the limits of [Guard].
 func (o *Options) load() (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()

@@ -113,16 +113,17 @@ func notReady(pod *v1.Pod) string {
 	return strings.ToLower(cmp.Or(string(pod.Status.Phase), "no status"))
 }
 
-// labeledIsthmus reports whether a Pod has the label besideLinkerd. Such a Pod may also have the
-// label inLinkerdPlace.
+// labeledIsthmus reports whether a Pod has Isthmus's own label, besideLinkerd. A Pod with the label
+// besideLinkerd may also have the label inLinkerdPlace.
 func labeledIsthmus(pod *v1.Pod) bool {
 	key, value, _ := strings.Cut(besideLinkerd, "=")
 	return pod.Labels[key] == value
 }
 
-// runsIsthmus reports whether the image of a Pod's replica container is Isthmus. An image counts as
-// Isthmus if it is named isthmus, or if a Pod with the label of Isthmus runs the same image. Only
-// the image distinguishes a replica from Linkerd's destination controller.
+// runsIsthmus reports whether a Pod's replica container runs an Isthmus image. An image counts as
+// an Isthmus image if its name contains "isthmus", or if a Pod with the label of Isthmus runs an
+// image with the same name. Only the image distinguishes a replica from Linkerd's destination
+// controller.
 func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
 	name := imageName(pod)
 	if strings.Contains(name, "isthmus") {
