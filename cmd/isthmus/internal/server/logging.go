@@ -58,21 +58,21 @@ func newLogger(l logLevel, format string, w io.Writer) *zap.Logger {
 }
 
 const (
-	// logBurst is the number of lines with the same message that a logger writes before it limits
-	// the message to one line per refillEvery.
+	// A logger writes up to logBurst lines with the same message, and then one line per
+	// refillEvery.
 	logBurst    = 100
 	refillEvery = time.Second
 
-	// maxMessages is the maximum number of messages that a logger limits separately. maxMessageKey
-	// is the number of leading bytes that distinguish two messages. Together, maxMessages and
-	// maxMessageKey bound the memory of a logger, even if messages contain data from clients.
+	// maxMessages is the maximum number of messages that a logger limits separately. Messages with
+	// the same first maxMessageKey bytes share one limit. Together, maxMessages and maxMessageKey
+	// bound the memory of a logger, even if messages contain data from clients.
 	maxMessages   = 1000
 	maxMessageKey = 200
 )
 
-// limitCore is a zapcore.Core that drops lines if their message is repeated too often. The next
-// line with the same message includes the number of dropped lines. limitCore never drops debug
-// lines, because the user requests them with --log-level.
+// limitCore is a zapcore.Core that drops lines whose message is repeated too often. The next line
+// with the same message includes the number of dropped lines. limitCore never drops debug lines,
+// because the user requests them with --log-level.
 type limitCore struct {
 	zapcore.Core
 	buckets *buckets
@@ -83,7 +83,7 @@ func limited(c zapcore.Core) zapcore.Core {
 }
 
 // withOwnLimit returns a logger that writes to the same output as log, with a separate limit.
-// Libraries use separate loggers, so that their messages do not exhaust the limit of Isthmus's
+// Libraries use separate loggers, so that their messages do not use up the limit for Isthmus's
 // messages.
 func withOwnLimit(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return c.With(nil) }))
@@ -158,8 +158,8 @@ type perName struct {
 	byName map[string]*zap.Logger
 }
 
-// maxNames is the maximum number of loggers in a perName. The value is far above the number of
-// clusters that a replica reads.
+// maxNames is the maximum number of loggers in a perName. A replica reads far fewer clusters than
+// maxNames.
 const maxNames = 1000
 
 func newPerName(log *zap.Logger) *perName {

@@ -15,8 +15,8 @@ import (
 
 const (
 	unknownMemory = 4 << 30
-	// mostClusterMemory is the maximum default of --cluster-memory, in bytes. The cache of a
-	// cluster with 100,000 Pods needs about half of mostClusterMemory.
+	// The default of --cluster-memory is at most mostClusterMemory bytes. The cache of a cluster
+	// with 100,000 Pods needs about half of mostClusterMemory.
 	mostClusterMemory = 256 << 20
 	// minClusterMemory is the minimum value of --cluster-memory, in bytes. The cache of a cluster
 	// with about 3,000 ordinary Pods fits into minClusterMemory.
@@ -24,12 +24,12 @@ const (
 	// minViewMemory is the minimum value of --view-memory, in bytes. Endpoint sets with 3,000
 	// endpoints in total fit into minViewMemory.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the maximum default of --view-memory, in bytes. Endpoint sets with six
-	// million endpoints in total fit into mostViewMemory.
+	// The default of --view-memory is at most mostViewMemory bytes. Endpoint sets with six million
+	// endpoints in total fit into mostViewMemory.
 	mostViewMemory = 2 << 30
-	// streamMemory is the estimated memory of an open call, in bytes, from which the default of
-	// --max-streams is computed. The memory of a call consists of the goroutine, gRPC's buffers, 2
-	// KiB of headers, and a share of the connection.
+	// streamMemory is the estimated memory that one open call uses, in bytes. The default of
+	// --max-streams is computed from streamMemory. The estimate includes the goroutine, gRPC's
+	// buffers, 2 KiB of headers, and a share of the connection.
 	streamMemory = 14 << 10
 )
 
@@ -73,8 +73,8 @@ func streamLimit(usable int64, streams uint32) int {
 }
 
 // viewLimit computes the maximum memory of all views, in bytes, from the usable memory and
-// --view-memory. By default, views may use a quarter of the usable memory. Open calls may use half
-// of the usable memory by default, so that a quarter remains for everything else.
+// --view-memory. By default, views may use a quarter of the usable memory and open calls may use
+// half, which leaves a quarter for everything else.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/4, mostViewMemory))
@@ -87,16 +87,16 @@ func viewLimit(usable, view int64) int {
 func returnMemory() { debug.FreeOSMemory() }
 
 // These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The
-// limit is maxGarbage bytes, but at least minGCPercent and at most maxGCPercent of the memory in
-// use.
+// limit is maxGarbage bytes, but at least minGCPercent percent and at most maxGCPercent percent of
+// the memory in use.
 //
 // Go's default GOGC of 100 is unsuitable for both small and large heaps. With the small heap of an
 // idle replica, Go would collect garbage constantly while thousands of proxies connect. With a
 // large heap, the default of 100 would waste memory.
 //
-// Until the replica is ready, the limit is garbageAtStart bytes. A replica that is not ready
-// produces much garbage while it lists objects. Frequent collection of this garbage does not slow
-// down any proxy.
+// Until the replica is ready, garbageAtStart replaces maxGarbage. A replica that is not ready
+// produces much garbage while it lists objects. Before the replica is ready, frequent garbage
+// collection does not slow down any proxy.
 const (
 	maxGarbage     = 64 << 20
 	garbageAtStart = 16 << 20

@@ -53,8 +53,9 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 // federationMetrics collects the numbers of members and endpoints of services. If byService is
-// true, federationMetrics also collects series for each service. The cluster label is empty for all
-// clusters that are not linked, because annotations may name any number of unlinked clusters.
+// true, federationMetrics also collects series for each service. To limit the number of series,
+// metrics without a service label combine all clusters that are not linked under an empty cluster
+// label.
 func federationMetrics(t *federation.Table, byService bool) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		linked := t.Linked()

@@ -127,7 +127,7 @@ type options struct {
 	notes []note // logged once there is a logger
 }
 
-// note is a message about a flag with a problem that does not prevent Isthmus from starting.
+// note describes a flag problem that does not prevent Isthmus from starting.
 type note struct {
 	level zapcore.Level
 	text  string
@@ -341,8 +341,8 @@ func (o *options) complete() {
 	}
 }
 
-// parseHTTP2 parses --meshed-http2-client-params. Unknown keys cause a warning and not an error, so
-// that Isthmus accepts the settings of newer Linkerd versions.
+// parseHTTP2 parses --meshed-http2-client-params. Unknown keys cause a warning rather than an
+// error, so that Isthmus accepts the settings of newer Linkerd versions.
 func (o *options) parseHTTP2(text string) (*pb.Http2ClientParams, error) {
 	if text == "" {
 		return nil, nil
@@ -418,8 +418,8 @@ func noneIfZero(d time.Duration) time.Duration {
 	return d
 }
 
-// loopbackGateways is the name of an environment variable for tests. If the variable is "true",
-// gateways on other networks may use loopback addresses.
+// loopbackGateways is the name of an environment variable for tests. If
+// ISTHMUS_TEST_LOOPBACK_GATEWAYS is "true", gateways on other networks may use loopback addresses.
 const loopbackGateways = "ISTHMUS_TEST_LOOPBACK_GATEWAYS"
 
 // rules returns the rules for decoding objects of all clusters.

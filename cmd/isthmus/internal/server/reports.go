@@ -12,9 +12,9 @@ import (
 )
 
 // reports provides callbacks that log changes in a replica and add some changes to the event log.
-// Each linked cluster and each namespace has a separate log limit, because all services may change
-// at the same time. All clusters that are not linked share one log limit, because annotations may
-// name any number of unlinked clusters.
+// Each linked cluster and each namespace has a separate log limit, so that many simultaneous
+// changes in one of them do not silence the others. All clusters that are not linked share one log
+// limit, so that annotations that name many unlinked clusters cannot flood the log.
 type reports struct {
 	events     *admin.EventLog
 	clusters   *perName
@@ -75,7 +75,7 @@ func (r *reports) tiers(c federation.TierChange) {
 	})
 }
 
-// cluster adds a change in the state of a cluster to the event log. The caller must log the change.
+// cluster adds a state change of a cluster to the event log. The caller must log the change.
 func (r *reports) cluster(c cluster.Change) {
 	kinds := map[cluster.ChangeKind]adminapi.EventKind{
 		cluster.StateChanged:       adminapi.EventCluster,

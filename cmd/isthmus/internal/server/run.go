@@ -303,8 +303,8 @@ func (r *replica) run(ctx context.Context) error {
 	return nil
 }
 
-// lastParts returns the parts that stop last, which are the admin server on l, the GC tuner and
-// traces. Traces are among the last parts so that the replica can send the last spans.
+// lastParts returns the parts that stop last: the admin server, which listens on l, the GC tuner
+// and, if enabled, tracing. Tracing stops late so that the replica can send the remaining spans.
 func (r *replica) lastParts(l net.Listener) []part {
 	parts := []part{
 		{name: "admin server", run: func(ctx context.Context) error { return r.admin.Serve(ctx, l, lastLimit) }},
@@ -368,7 +368,7 @@ type running struct {
 }
 
 // start runs each part in a separate goroutine until ctx ends or stop is called. If a part returns
-// earlier, the fail function is called with the part's error.
+// before ctx ends or stop is called, the fail function receives an error that names the part.
 func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel}

@@ -31,10 +31,10 @@ const (
 // shutdown stops a replica without interrupting proxies, in the following steps:
 //
 //  1. The replica becomes unready, and health checks report that it is not serving.
-//  2. The replica continues to serve for the delay, so that proxies find other
-//     replicas through DNS.
-//  3. The replica ends the open streams one by one over the spread duration. The replica
-//     still accepts new streams.
+//  2. For the duration of --shutdown-delay, the replica continues to serve, so that proxies find
+//     other replicas through DNS.
+//  3. Over the duration of --drain, the replica ends the open streams one by one. The replica still
+//     accepts new streams.
 //  4. The replica closes the listener and then ends the remaining streams.
 //
 // By default, all steps together take at most 30 s, which is Kubernetes's default grace period. See
@@ -72,9 +72,9 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 // run moves proxies to other replicas and then stops the server that listens on l. Each step has a
 // time limit, so that the method returns in time, whatever clients do.
 //
-// If no stream is open, the server is stopped immediately, unless s.always is set. The always field
-// is set in Pods, because some proxies may find only this replica through DNS while other replicas
-// also shut down.
+// If no stream is open, the server is stopped immediately, unless s.always is set. In Pods, the
+// always field is set, because DNS may return only this replica to some proxies while other
+// replicas are also shutting down.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
 	if n := s.streams(); n > 0 || s.always {

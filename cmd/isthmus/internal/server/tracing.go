@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// traceService is the service name in traces. Linkerd's destination controller uses the same name.
+// traceService is the service name in traces, which Linkerd's destination controller also uses.
 const traceService = "linkerd-destination"
 
 // tracing sends a span for every gRPC call to an OpenTelemetry collector. If no collector is

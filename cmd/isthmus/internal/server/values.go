@@ -24,7 +24,7 @@ type parsed[T any] struct {
 	read func(string) (T, error)
 }
 
-// parse adds a flag, whose value is parsed with the given function. Errors from the function must
+// parse adds a flag whose value is parsed with the given function. Errors from the function must
 // describe the valid values of the flag.
 func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string) (T, error), usage string) {
 	p := &parsed[T]{to: to, read: read}
@@ -84,8 +84,8 @@ func numberOrNone(text string) (uint32, error) {
 
 const longest = time.Duration(math.MaxInt64)
 
-// duration returns a function that parses a duration and rejects values outside of the given
-// bounds. The hint describes the valid values in error messages.
+// duration returns a function that parses a duration and rejects values outside the given bounds.
+// In error messages, the hint describes the valid values.
 func duration(least, most time.Duration, hint string) func(string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)

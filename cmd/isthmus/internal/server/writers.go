@@ -266,8 +266,8 @@ func (e *exporter) parts() (all []part) {
 // unreadAfter is how long reportUnread waits before it logs kinds that have not been read.
 const unreadAfter = time.Minute
 
-// reportUnread logs a warning if some kinds that exports depend on have not been read after
-// unreadAfter. Until Services and Namespaces have been read, Isthmus does not write objects for
+// If, after unreadAfter, Isthmus has not read all kinds that exports depend on, reportUnread logs a
+// warning. Until Services and Namespaces have been read, Isthmus does not write objects for
 // exports.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
@@ -305,8 +305,8 @@ func (e *exporter) reportUnread(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// unread returns the reasons why kinds that exports depend on have never been listed in the local
-// cluster.
+// Exports depend on several kinds of objects in the local cluster. For each kind that has never
+// been listed, unread returns the reason.
 func (e *exporter) unread() (reasons []string) {
 	status := e.local()
 	kinds := []string{"services", "namespaces", "serviceexports", "serviceimports"}
