@@ -93,7 +93,7 @@ func (s *shared[T]) drop(m *made[T]) {
 }
 
 // maxRepeated is the maximum length of a string in a response, in bytes. The names of Kubernetes
-// objects are always shorter than this limit.
+// objects are always shorter than maxRepeated.
 const maxRepeated = 400
 
 func printable(s string) string { return text.Clean(s, maxRepeated) }

@@ -49,8 +49,8 @@ func ParseHosts(list string) ([]string, error) {
 }
 
 // admit reports whether requests with this Host header are allowed. The allowed names are IP
-// addresses, single labels such as localhost, names in --admin-hosts, and DNS names that end with
-// the cluster domain, with svc or with the replica's namespace.
+// addresses, single labels such as localhost, and names in --admin-hosts. DNS names that end with
+// the cluster domain, svc or the replica's namespace are also allowed.
 func (h *Hosts) admit(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {

@@ -92,7 +92,7 @@ func replicaNames(replicas []reach.Replica) string {
 	return strings.Join(list, " and ")
 }
 
-// maxPage is the maximum size of a page, in bytes. The limit is enough for a page with 50,000
+// maxPage is the maximum size of a page, in bytes. maxPage is enough for a page with 50,000
 // federated services in three clusters.
 const maxPage = 32 << 20
 

@@ -30,8 +30,8 @@ func findLevel(name string) (l logLevel, ok bool) {
 	return l, ok
 }
 
-// logLevels limits the klog level to 7, because client-go logs response headers from level 8 on, and
-// headers may contain a token.
+// logLevels limits the klog level to 7, because client-go logs response headers from level 8 on,
+// and headers may contain a token.
 var logLevels = map[string]logLevel{
 	"panic":   {zapcore.PanicLevel, 0},
 	"fatal":   {zapcore.FatalLevel, 0},

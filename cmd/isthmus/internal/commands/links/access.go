@@ -19,7 +19,8 @@ import (
 )
 
 // The label managedByLabel, with the value managedBy, marks the objects that "isthmus link" creates
-// in a linked cluster. The commands change and delete only objects with this label.
+// in a linked cluster. The commands change and delete only objects that have the label
+// managedByLabel.
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "isthmus-link"

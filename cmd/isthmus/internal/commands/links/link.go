@@ -309,7 +309,7 @@ type domains struct{ trust, cluster string }
 
 const defaultDomain = "cluster.local"
 
-// readDomains reads the domains from the Linkerd installation in the given namespace. If that
+// readDomains reads the domains from the Linkerd installation in the given namespace. If the given
 // namespace contains no installation, readDomains uses Linkerd's default namespace. Isthmus may run
 // beside Linkerd.
 func readDomains(ctx context.Context, w *work, c *cluster, namespace string) domains {
