@@ -16,11 +16,11 @@
 //   - Slices with the writer's mark contain exactly the ExternalWorkloads in the Service's
 //     namespace that match the Service's selector. Each workload has one endpoint per address
 //     family of the Service.
-//   - An endpoint has the readiness, zone and ports of its workload. In a headless Service, the
-//     endpoint also has the workload's name as its hostname.
-//   - A Service without a selector has no slices with the mark. The writer does not change slices
-//     without the mark.
-//   - Slices depend only on the current objects, not on their order or history. The writer corrects
+//   - An endpoint has the readiness, zone and ports of its workload. In a headless Service, a
+//     workload name that is a DNS label becomes the endpoint's hostname.
+//   - A Service without a selector has no slices with the writer's mark. The writer does not change
+//     slices that lack its mark.
+//   - Slices depend only on the current objects, not on their order or history. The writer restores
 //     slices that other clients edit or delete. While ExternalWorkloads cannot be read, slices do
 //     not change.
 //   - Between two writes, every endpoint is in at least one slice. A slice keeps an endpoint until
@@ -43,8 +43,8 @@
 //     local/lease). A write that hangs for 10 s is canceled. Other Services of the namespace are
 //     delayed only if several writes in the namespace hang.
 //   - The writer waits 50 ms after a change to collect further changes. After a change to a
-//     workload, the writer finds the affected Services and then waits another 50 ms. In a namespace
-//     with more than 500 Services, the second wait takes up to a second.
+//     workload, the writer searches for the affected Services and then waits another 50 ms. In a
+//     namespace with more than 500 Services, this search runs at most once a second.
 //   - The slices of a Service are written at most once a second. Each slice that differs is written
 //     once, or twice if slices exchange endpoints.
 //
@@ -54,14 +54,14 @@
 //
 // The writer watches nothing itself. The local cluster ([Cluster]) caches Services,
 // ExternalWorkloads and the number of marked slices. The writer does not cache slices, but lists a
-// Service's slices before each sync of the Service. A slice list is never stale. Cached Services
-// and ExternalWorkloads may be stale, because a stalled watch is detected only after about 100 s. A
-// new leader with stale watches may replace newer endpoints with older ones until its watches catch
-// up.
+// Service's slices before each sync of the Service. The list is never stale, because the request
+// does not set resourceVersion. Cached Services and ExternalWorkloads may be stale, because a
+// stalled watch is detected only after about 100 s. A new leader with stale watches may replace
+// newer endpoints with older ones until its watches catch up.
 //
 // Call New, SetCluster and Run once. Methods other than SetCluster and Run may be called at any
-// time. The leader uses several goroutines for writes. Replicas that are not the leader use only
-// the goroutines of Run and of the election.
+// time. The leader uses several goroutines for writes. A replica that is not the leader uses only
+// the goroutine that calls Run, and one goroutine for the election.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package externalworkload

@@ -50,7 +50,7 @@ func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
 	return list
 }
 
-// The writer writes slices for a Service if selects returns true. Services in kube-system are not
+// selects reports whether the writer writes slices for a Service. Services in kube-system are not
 // excluded.
 func selects(svc *corev1.Service) bool {
 	return svc.Spec.Type != corev1.ServiceTypeExternalName && len(svc.Spec.Selector) > 0
@@ -58,8 +58,9 @@ func selects(svc *corev1.Service) bool {
 
 func isHeadless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// newEndpointGroups converts the workloads that a Service selects to endpoints. Invalid workloads,
-// addresses and ports are omitted and reported as problems. If ctx ends, the result is incomplete.
+// newEndpointGroups returns the endpoints for the workloads that a Service selects. Invalid
+// workloads, addresses and ports are omitted and reported as problems. If ctx ends, the result is
+// incomplete.
 func newEndpointGroups(
 	ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload,
 ) (endpointGroups, leftOut) {

@@ -32,13 +32,13 @@ const (
 	manyFailures = 8
 	// readyCheck is the time between two checks of whether ExternalWorkloads can be read.
 	readyCheck = time.Second
-	// maxChanges limits how many changed workloads are matched against the Services of a namespace.
-	// If more workloads have changed, the writer syncs all Services of the namespace, because
-	// matching would take as long as syncing.
+	// maxChanges is the maximum number of changed workloads in a namespace for which the writer
+	// searches for the affected Services. If more workloads have changed, the writer syncs all
+	// Services of the namespace, because the search would take as long as the syncs.
 	maxChanges = 1000
-	// In a namespace with more than manyServices Services, the writer matches changed workloads
-	// only once a second. Each match reads all Services of the namespace. With 5,000 Services,
-	// frequent matching would keep a CPU core busy.
+	// In a namespace with more than manyServices Services, the search for affected Services runs at
+	// most once a second, because it reads all Services of the namespace. With 5,000 Services,
+	// frequent searches would keep a CPU core busy.
 	manyServices = 500
 )
 
@@ -55,8 +55,8 @@ type leadership struct {
 	waiting map[federation.ServiceID]time.Time // start of the wait, by Service to sync
 	begun   map[federation.ServiceID]time.Time // start of the sync, by Service being synced
 	written map[federation.ServiceID]bool      // Services whose slices this leadership has written
-	// For each namespace, the labels of changed workloads before and after each change. A list with
-	// more than maxChanges entries is incomplete.
+	// The labels of changed workloads before and after each change, by namespace. A list with more
+	// than maxChanges entries is incomplete.
 	changes map[string][]map[string]string
 }
 
@@ -76,8 +76,8 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// run syncs all Services that have workloads or slices, and all Services that change later. The
-// method returns when its context and the last writes have ended.
+// All Services that have workloads or slices are synced first, followed by each Service that
+// changes. The method returns once its context has ended and the last write has finished.
 func (t *leadership) run(work context.Context) {
 	select {
 	case <-work.Done():
@@ -129,8 +129,8 @@ func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.changed.Set(struct{}{})
 }
 
-// markConcerned queues the Services in a namespace that select a changed workload by its labels
-// before or after the change. The result reports whether the namespace has many Services.
+// markConcerned queues the Services of a namespace whose selectors match the old or new labels of a
+// changed workload. The result reports whether the namespace has many Services.
 func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
@@ -170,9 +170,9 @@ func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	return written || t.cluster.ManagedSlices(svc) > 0
 }
 
-// pass returns one task for each Service to sync. For each namespace with changed workloads, there
-// is also a task that finds and queues the affected Services. The key of such a task has an empty
-// name.
+// The result contains one task for each Service to sync. For each namespace with changed workloads,
+// the result also contains a task that finds and queues the affected Services. The key of a
+// namespace's task has an empty Name.
 func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	if !t.ready() {
 		return lease.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
@@ -195,9 +195,8 @@ func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service. The method checks first whether ExternalWorkloads can still be read,
-// because the task may begin some time after the pass. If the sync fails, the Service is queued
-// again.
+// do syncs one Service. A task may begin some time after its pass, so the method checks again
+// whether ExternalWorkloads can be read. If the sync fails, the Service is queued again.
 func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
 		return lease.Outcome{Again: true}
@@ -345,8 +344,8 @@ func (t *leadership) execute(work context.Context, p plan, name federation.Servi
 	return errors.Join(refused...)
 }
 
-// write writes one slice, and returns the slice as the API server stored it. For a deletion, the
-// result is the argument.
+// write creates, updates or deletes one slice, and returns the stored version of the slice. After a
+// deletion, write returns the given slice.
 func (t *leadership) write(
 	ctx context.Context, op operation, s *discoveryv1.EndpointSlice,
 ) (*discoveryv1.EndpointSlice, error) {
@@ -369,8 +368,8 @@ func (t *leadership) write(
 	}
 }
 
-// underWay returns the total running time of the current syncs, and the running time of the longest
-// sync, in seconds.
+// underWay returns, in seconds, the total running time of the current syncs, and the running time
+// of the longest one.
 func (t *leadership) underWay() (sum, longest float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,14 +17,14 @@ import (
 // plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// Updates that move endpoints to other slices. These updates are executed after the slices that
-	// receive the endpoints have been written.
+	// Updates that remove endpoints from a slice because the endpoints move to other slices. The
+	// other slices are written first.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// Replacements for updates in move. A replacement is executed after the API server has rejected
-	// a slice, and keeps the endpoints that the update would move to other slices. If the ports of
-	// a slice change, kept endpoints would have the wrong ports, so the update has no replacement.
-	// An update also has no replacement if the slice would stay unchanged.
+	// Replacements for updates in move. If the API server has rejected any slice, the writer sends
+	// the replacement, which keeps the moved endpoints in the slice. If the ports of the slice
+	// change, the update has no replacement, because the moved endpoints would get the wrong ports.
+	// A replacement that would not change the slice is omitted.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
@@ -36,8 +36,8 @@ type plan struct {
 // room. If no slice has room, new endpoints are added to a slice that would otherwise be deleted,
 // or else to a new slice. Full slices stay full, but sparse slices are not merged.
 //
-// A slice that gives endpoints to other slices is written after those slices, so that endpoints are
-// not missing between two writes. Endpoints of slices with more than 900 endpoints may be missing
+// If endpoints move between slices, the receiving slice is written first, so that no endpoint is
+// missing between the two writes. Endpoints of slices with more than 900 endpoints may be missing
 // temporarily, because API servers accept at most 1,000 endpoints in a slice. Only other programs
 // create slices with so many endpoints.
 //
@@ -95,9 +95,9 @@ func (p *plan) pack(
 	p.order(svc, t, append(all, p.place(groups, spare)...))
 }
 
-// place assigns the remaining endpoints to spare slices and to new slices. A spare slice contains
-// no endpoint that can stay there with the slice's current ports. If the ports of a spare slice
-// change, its endpoints stay together, and stay in that slice if possible.
+// place assigns the remaining endpoints to spare slices and to new slices. A spare slice is an
+// existing slice in which no endpoint can stay with the slice's current ports. If the ports of a
+// spare slice change, its endpoints stay together, and stay in that slice if possible.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
 	home := make(map[string]int) // workload → index of its spare slice, minus len(spare)
 	for i, s := range spare {
@@ -129,8 +129,8 @@ func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSl
 	return all
 }
 
-// order determines the order in which the slices of one address type are written. A slice that
-// gives endpoints to other slices is written after those slices.
+// order determines the order in which the slices of one address type are written. If endpoints move
+// between slices, the receiving slice is written first.
 func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*packed) {
 	to := make(map[string]*packed) // workload → slice that receives it
 	for _, x := range all {
@@ -158,8 +158,9 @@ func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*pack
 }
 
 // writeFirst breaks a cycle of slices that wait for each other. The plan first adds new endpoints
-// to the given slice, and later removes endpoints that move to other slices. A spare slice would
-// change its ports, so a new slice replaces the spare slice unless the Service is being deleted.
+// to the given slice, and later removes endpoints that move to other slices. A new slice replaces a
+// spare slice, because an update would also change the ports of the existing endpoints. If the
+// Service is being deleted, spare slices are not replaced.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
@@ -220,7 +221,7 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	return x
 }
 
-// give finds the endpoints that move from a slice to other slices, and returns those slices.
+// give records the endpoints that move from x to other slices, and returns these other slices.
 func (x *packed) give(to map[string]*packed) (others []*packed) {
 	if x.slice == nil {
 		return nil
@@ -234,9 +235,9 @@ func (x *packed) give(to map[string]*packed) (others []*packed) {
 	return others
 }
 
-// withMoved returns the slice with its wanted endpoints and the endpoints that move to other
-// slices, up to maxKept in total. If the slice would not change, because an earlier plan was
-// rejected, the result is nil.
+// withMoved returns the slice with both its wanted endpoints and the endpoints that move to other
+// slices. The result has at most maxKept endpoints. If the slice already has these contents, for
+// example because an earlier plan was rejected, the result is nil.
 func (x *packed) withMoved(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
 	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
