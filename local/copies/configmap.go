@@ -68,14 +68,14 @@ func (g *generation) complete() bool { return len(g.names) == g.Parts }
 // mayGrow reports whether another replica may still be writing an incomplete generation.
 func (g *generation) mayGrow() bool { return !g.complete() && time.Since(g.Written).Abs() <= readyFor }
 
-// fromFuture reports whether the generation claims to be written, or the outage to have started, later
-// than differing clocks explain.
+// fromFuture reports whether the recorded time of the write or of the outage is so far in the
+// future that clock differences cannot explain it.
 func (g *generation) fromFuture() bool {
 	return max(time.Until(g.Written), time.Until(g.Lost)) > maxClockDifference
 }
 
-// tooOld reports whether the outage started at least maxAge ago, or appears to start at least
-// maxAge in the future.
+// tooOld reports whether the recorded start of the outage is at least maxAge in the past or in the
+// future.
 func (g *generation) tooOld(maxAge time.Duration) bool { return time.Since(g.Lost).Abs() >= maxAge }
 
 // slug returns a string that identifies a cluster in the names and labels of ConfigMaps. If the
@@ -141,10 +141,10 @@ func onlyLists(data []byte) bool {
 // ConfigMaps.
 type generations map[[sha256.Size]byte]*generation
 
-// add adds a ConfigMap to its generation. The leader deletes a generation with an invalid
-// annotation, because the annotation does not identify a linked cluster. The number and size of
-// generations are limited, because users may forge ConfigMaps. Because the caller may reuse the
-// object, add does not retain any of the object's strings.
+// add adds a ConfigMap to its generation. A generation with an invalid annotation counts as
+// incomplete, so the leader deletes it. The number and size of generations are limited, because
+// users may forge ConfigMaps. Because the caller may reuse the object, add does not retain any of
+// the object's strings.
 func (g generations) add(o metav1.Object) {
 	label := o.GetLabels()[clusterLabel]
 	text := o.GetAnnotations()[headAnnotation]

@@ -69,7 +69,7 @@ type Copies struct {
 	candidate *lease.Candidate[lease.Leadership]
 	limiter   *rate.Limiter
 
-	// The following fields are used only by the goroutine of Run.
+	// Only the goroutine that calls Run may use the following fields.
 	outages map[federation.ClusterName]*outage
 	next    time.Time // when to list the copies again, even if no cluster has to be copied
 	problem error     // why copies can't be listed
@@ -226,7 +226,7 @@ type work struct {
 
 func (w *work) empty() bool { return len(w.unusable)+len(w.write)+len(w.remove) == 0 }
 
-// plan lists the copies, and decides which copies to write and which to delete.
+// plan decides which copies to write and which to delete, after requesting a list of all copies.
 func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, leading bool) *work {
 	version := cached
 	if leading {
@@ -313,8 +313,8 @@ func (c *Copies) campaign(ctx context.Context) error {
 	})
 }
 
-// lead first makes a new plan, because another leader may already have written or deleted the
-// copies.
+// A new leader begins with a new plan, because another leader may already have written or deleted
+// the copies.
 func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	links, listed := c.caches()
 	if !listed {
@@ -351,9 +351,9 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	c.remove(ctx, leader, w.remove)
 }
 
-// write stores a copy of a linked cluster. Even if write returns an error, n is the number of bytes
-// that may be stored. If the copy has more bytes than the room argument allows, write returns an
-// error and stores nothing.
+// write stores a copy of a linked cluster. The result n is the number of bytes that may have been
+// stored, even if write returns an error. If the copy is larger than the argument room allows,
+// write returns an error and stores nothing.
 func (c *Copies) write(
 	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, room int,
 ) (n int, err error) {

@@ -29,9 +29,9 @@
 //     [Copies.Status] and the metrics report the cluster.
 //   - A replica writes at most 4 ConfigMaps per second, and retries a failed write twice. If a copy
 //     cannot be written, the cluster is copied again after a pause of 10 s to 10 min.
-//   - The clocks of replicas may differ by up to a minute. A copy with a time more than a minute in
-//     the future is not read and is deleted. If the clocks differ by more than a minute, a copy may
-//     be deleted early or late, or written an extra time.
+//   - The clocks of replicas may differ by up to a minute. A copy whose time is more than a minute
+//     in the future is deleted without being read. If the clocks differ by more than a minute, a
+//     copy may be deleted early or late, or written an extra time.
 //   - A copy never contains credentials. Any user with permission to write ConfigMaps in the
 //     namespace of Isthmus can forge a copy. A replica checks the size, structure, checksum and age
 //     of a copy, and decodes the copy exactly like a response from a linked cluster. At most four
