@@ -40,8 +40,9 @@ func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	return s
 }
 
-// Run calls the package's [Run]. The begin function returns a leadership, which the Candidate
-// stores until the lead function returns.
+// Run calls the package's [Run]. When this replica is elected, the function begin creates a
+// leadership, and the function lead receives it. The Candidate stores the leadership until lead
+// returns.
 func (s *Candidate[T]) Run(ctx context.Context, begin func(*Leadership) *T, lead func(context.Context, *T)) error {
 	return Run(ctx, s.config, func(work context.Context, lease *Leadership) { s.lead(work, begin(lease), lead) })
 }

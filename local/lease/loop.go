@@ -20,8 +20,8 @@ const (
 	// MaxBatch is the maximum delay between a change and the next pass. Until the next pass, writes
 	// of the previous pass may still begin.
 	MaxBatch = time.Second
-	// maxAtOnce is the maximum number of writes in progress, and maxOfTurn is the maximum for one
-	// value of Turn.
+	// maxAtOnce is the maximum number of writes in progress. maxOfTurn is the maximum number of
+	// writes in progress that have the same Turn.
 	maxAtOnce, maxOfTurn = 32, 4
 	// tick is the time between attempts to begin queued writes.
 	tick = 20 * time.Millisecond
@@ -63,7 +63,7 @@ type Options[K comparable] struct {
 	Changed func() <-chan struct{}
 	Pass    func() Pass[K]
 	Limiter *rate.Limiter // limits the rate of writes; nil means no limit
-	// MaxPause is the longest time between writes of an object that keeps changing. The minimum is
+	// MaxPause is the longest pause between writes to an object that keeps changing. The minimum is
 	// 1 s.
 	MaxPause time.Duration
 	// IdleTime is how long all passes must be idle before Run returns.
@@ -75,7 +75,7 @@ type Options[K comparable] struct {
 type Loop[K comparable] struct {
 	Options[K]
 
-	// Only the goroutine of Run uses the following fields.
+	// Only the goroutine that calls Run may use the following fields.
 	results chan result[K]
 	writing map[K]Task[K] // tasks under way
 	queue   []Task[K]     // tasks of the last pass that have not begun
@@ -138,9 +138,9 @@ func (l *Loop[K]) Run(work context.Context) {
 	}
 }
 
-// rest waits until the next pass is due, and begins queued writes while it waits. The pass is due
-// after the wait duration. After a change, the pass is due within the batch duration. Once the
-// context has ended, the result is false.
+// rest waits until the next pass is due, and begins queued writes while it waits. The argument wait
+// is the time until the next pass. After a change or a finished write, the argument batch limits
+// the remaining time. Once the context has ended, the result is false.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
