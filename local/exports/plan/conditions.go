@@ -288,8 +288,8 @@ func sameCondition(now, next *metav1.Condition) bool {
 // maxMessage is the maximum length of a condition's message in bytes. The API allows 32 KiB.
 const maxMessage = 8 << 10
 
-// condition returns a condition without a transition time, which is set when a changed status is
-// written.
+// condition returns a condition without a transition time. The transition time is set when a
+// changed status is written.
 func condition(kind string, is bool, reason, message string) metav1.Condition {
 	message = strings.ToValidUTF8(text.Truncate(message, maxMessage), "")
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}

@@ -9,9 +9,9 @@
 //		}
 //	}
 //
-// An export is a Service that a cluster offers through a label or a ServiceExport. A member of a
-// written object is a cluster whose export the object represents. A mirror has one member. A
-// federated Service and a ServiceImport have one member for each exporting cluster.
+// An export is a Service that a cluster offers through a label or a ServiceExport. The members of
+// an object that Isthmus writes are the clusters whose exports the object represents. A mirror has
+// one member. A federated Service and a ServiceImport have one member for each exporting cluster.
 //
 // Callers may rely on the following:
 //
@@ -24,10 +24,10 @@
 //     Services that Linkerd's service mirror created but no longer manages.
 //   - A marked object does not influence the plan for other objects, because anybody can forge the
 //     mark. Limits, turns and the detection of mass losses consider only members for which this
-//     leader has seen an export. A separate limit applies to members that an object lists although
-//     no export has requested them.
+//     leader has seen an export. A separate limit applies to members that existing objects list but
+//     no export has requested.
 //   - A plan does not remove members of a cluster whose exports are unknown. The exports are
-//     unknown until the cluster has synced after this replica began to write ([Cluster].Synced).
+//     unknown until this process has synced the cluster ([Cluster].Synced).
 //   - Exports are untrusted input. A plan omits and reports values that the API would reject, so
 //     that one member's invalid values cannot block the writes for other members.
 //   - Functions do not modify their arguments. Results share maps and slices with the arguments, so

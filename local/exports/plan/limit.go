@@ -21,7 +21,7 @@ const (
 )
 
 // The amount of data from marked objects is limited, because anybody can forge the mark. Objects
-// that Isthmus writes never exceed maxMembersBytes and maxRecordBytes.
+// that Isthmus writes never exceed maxMembersBytes or maxRecordBytes.
 const (
 	maxMembersBytes = 32 << 10 // of the list of members: maxMembers of the longest names
 	maxRecordBytes  = 64 << 10 // of the record of copied labels and annotations
@@ -34,12 +34,12 @@ const maxNamed = 250
 
 type limiter struct{ *maker }
 
-// limit drops the members and objects that exceed the limits.
+// Members and objects that exceed the limits are removed from the plan.
 //
 // The number of objects that a namespace may have depends only on exports and on the Memory. Forged
-// objects in one namespace do not reduce how many objects another namespace may have. Within a
-// namespace, existing objects take precedence over new objects, which are accepted in alphabetical
-// order. The limits never remove an existing object that has an export.
+// objects in one namespace do not lower the number of objects that another namespace may have.
+// Within a namespace, existing objects take precedence over new objects, which are accepted in
+// alphabetical order. The limits never remove an existing object that has an export.
 func (m limiter) limit() {
 	m.limitClusters()
 	m.limitAll()
@@ -192,9 +192,9 @@ type followKey struct {
 }
 
 // followNamed adds members that have no export but are listed in existing objects, up to maxNamed
-// per namespace. Members without an export do not reduce how many exports the limits allow. An
-// object that would exceed maxNamed stays unchanged until the plan removes the object's unlinked
-// members, which happens after UnlinkedAfter.
+// per namespace. Members without an export do not count toward the limits on exports. An object
+// that would exceed maxNamed stays unchanged until the plan removes the object's unlinked members,
+// which happens after UnlinkedAfter.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {
@@ -264,8 +264,8 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	return m.Now
 }
 
-// freeze leaves the object of a group unchanged, because the object lists too many clusters for
-// followNamed.
+// freeze leaves the object of a group unchanged, because the object lists more clusters than
+// Isthmus tracks in one namespace.
 func (m limiter) freeze(g group) {
 	const detail = "the object lists more clusters than Isthmus tracks in one namespace, so the object stays unchanged"
 	state := Kept

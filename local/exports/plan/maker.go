@@ -15,7 +15,7 @@ type maker struct {
 	clusters      map[string]*Cluster
 	named         map[group]*namedMembers // the members that existing objects name
 	// All members for which this leader has seen an export. The limiter later adds members that
-	// objects list although no export has requested them.
+	// existing objects list but no export has requested.
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name
 	unlinked       map[group][]string    // clusters that are not linked and that only objects name
@@ -101,7 +101,7 @@ func (m *maker) findWritten() {
 	}
 }
 
-// inStatus returns the clusters that a ServiceImport lists in the status or in the annotation
+// inStatus returns the clusters that a ServiceImport lists in its status or in the annotation
 // unlistedKey. The annotation lists the names that are not DNS labels, because the status cannot
 // contain them.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
@@ -121,9 +121,9 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		switch {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
-		// The name of an unlinked cluster may be a previous name of the local cluster. If the
-		// derived Service lists members, an unlinked cluster is a member only if the derived
-		// Service lists the cluster.
+		// In the status, the name of an unlinked cluster may be a previous name of the local
+		// cluster. If the derived Service lists members, the unlinked clusters in the status are
+		// therefore ignored.
 		case m.clusters[c] != nil || !named:
 			clusters = append(clusters, c)
 		}
@@ -288,7 +288,7 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 const noImports = "the local cluster does not serve the kind ServiceImport"
 
 // adoptExported records the members of exported Services that Linkerd's service mirror created but
-// no longer manages. All other Services that the service mirror created stay unchanged.
+// no longer manages. Services of the service mirror that cannot be adopted stay unchanged.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())
@@ -355,8 +355,8 @@ func (m *maker) object(g group) ID {
 	return g.target()
 }
 
-// verdict stores a Verdict without setting the Object field. Make sets Object once the types of all
-// ServiceImports are known.
+// verdict stores a Verdict without the Object field. The field is set at the end of Make, when the
+// types of all ServiceImports are known.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
 	m.verdicts[memberKey{g, cluster}] = Verdict{
 		Cluster: cluster,

@@ -39,8 +39,8 @@ func (m *member) serviceCopies() copies {
 	return chooseCopies(s.Labels, s.Annotations, copyLabel(m.link.ExcludeLabels), copyAnnotation)
 }
 
-// exportedCopies returns the exportedLabels and exportedAnnotations to copy from the member's
-// ServiceExport. The export must be known.
+// exportedCopies returns the labels and annotations to copy from exportedLabels and
+// exportedAnnotations of the member's ServiceExport. The export must be known.
 func (m *member) exportedCopies() *copies {
 	if m.copies == nil {
 		e := m.export.Exported

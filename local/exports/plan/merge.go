@@ -254,8 +254,8 @@ func (m merger) differences(one *merged) (all []Conflict) {
 	add("TrafficDistributionConflict", "trafficDistribution", func(p *member) string {
 		return traffic(p).TrafficDistribution
 	})
-	// If a key is omitted from at least one export, the key is not compared. For example, one link
-	// may exclude a label that another link copies.
+	// Keys that are omitted from at least one export are not compared, because one link may exclude
+	// a label that another link copies.
 	leftLabels := make(map[string]bool)
 	leftAnnotations := make(map[string]bool)
 	for _, p := range one.known {

@@ -21,11 +21,10 @@ const kindTime = 3 * time.Second
 // zero Memory.
 //
 // A user with permission to create Services in one namespace can forge the mark and list any
-// cluster in an object. Memory distinguishes members that an export requested from members that an
-// object lists although no export requested them.
+// cluster in an object. Memory therefore records which members an export has requested.
 type Memory struct {
-	// The planned members for which this leader has seen an export. The value reports whether the
-	// member has a place within the limits.
+	// The planned members for which this leader has seen an export. The value is true if the member
+	// has a place within the limits.
 	seen map[memberKey]bool
 	// The members that exports no longer request. A member stays in this map for at least massTime,
 	// and after that for as long as an object lists the member.
@@ -33,7 +32,8 @@ type Memory struct {
 	// The time when this leader first saw each member of an unlinked cluster.
 	unlinked map[memberKey]time.Time
 	// The time when this leader first saw each object with too many members of unlinked clusters.
-	// The map also contains objects with unlinked members for which UnlinkedAfter has passed.
+	// The map also contains objects with members that have been unlinked for at least
+	// UnlinkedAfter.
 	crowded map[group]time.Time
 	// For each link, the time when this leader noticed that the link was deleted, or zero if the
 	// link exists.
@@ -43,7 +43,7 @@ type Memory struct {
 	imports  map[ID]*history
 }
 
-// If a member has not been removed by the until time, its loss is not counted a second time.
+// If an object still lists the member after the hold time, the loss is not counted a second time.
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led
@@ -131,8 +131,8 @@ func (m keeper) keep(what memberKey, s State, until time.Time) {
 }
 
 // keepUnlinked puts a member on hold if the member was exported before its cluster was unlinked.
-// Each member has its own hold time. After a failed write, one member may stay in the object longer
-// than the others.
+// Each member has its own hold time, because one member may stay in the object longer than the
+// others after a failed write.
 func (m keeper) keepUnlinked(what memberKey) {
 	since, ok := m.before.unlinked[what]
 	if !ok {
@@ -147,9 +147,9 @@ func (m keeper) keepUnlinked(what memberKey) {
 	m.keep(what, OnHold, until)
 }
 
-// holdNameless keeps a mirror for UnlinkedAfter if the mirror has lost its name to a new link.
-// After UnlinkedAfter, the plan deletes the mirror and creates a new Service for the new link. The
-// plan never reassigns a Service from one cluster to another.
+// holdNameless keeps a mirror for UnlinkedAfter if the mirror has lost its name to a new link. When
+// UnlinkedAfter has passed, the plan deletes the old mirror and creates a Service for the new link.
+// The plan never reassigns a Service from one cluster to another.
 func (m keeper) holdNameless(what memberKey) {
 	since, known := m.before.nameless[what]
 	if !known {
@@ -178,7 +178,7 @@ func (m keeper) lose(what memberKey) {
 }
 
 // removeOrHold drops members whose cluster no longer exports them. If a cluster has suddenly lost
-// most of its exports, removeOrHold holds the missing members instead of dropping them.
+// most of its exports, the missing members are put on hold instead of being dropped.
 func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	mass := m.massLosses(missing, offered)
 	for _, what := range missing {

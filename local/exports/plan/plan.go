@@ -65,9 +65,9 @@ const (
 	Taken         State = "taken"           // another object has the name
 	Waiting       State = "waiting"         // the namespace is missing, or the previous object is still being deleted
 	NotAllowed    State = "not allowed"     // rejected by the settings of the link
-	// NameRefused means that the object must not use its name, or that the link has the name of the
-	// local cluster. The name of an object may be invalid for a Service, or reserved for another
-	// link.
+	// NameRefused means that the object's name is invalid for a Service or reserved for another
+	// link. ServiceExports also get this state if their link has the same name as the local
+	// cluster.
 	NameRefused   State = "name refused"
 	NoPort        State = "no usable port"    // a Service needs at least one
 	OverNumber    State = "over the number"   // beyond a limit of objects or members

@@ -156,8 +156,8 @@ func (x *portIndex) at(i int, ok bool) Port {
 	return x.ports[i]
 }
 
-// has is true if the list contains p. If the name of p may have been generated, an unnamed port in
-// the list also matches.
+// The result is true if the list contains p. If the name of p may have been generated, an unnamed
+// but otherwise equal port in the list also matches.
 func (x *portIndex) has(p Port) bool {
 	q, ok := x.numbered(p.number())
 	return ok && (q.untargeted() == p.untargeted() || q.Name == "" && q.untargeted() == p.unnamed())
@@ -254,9 +254,9 @@ func unite(lists []portList) (ports []Port, refused []string) {
 	return ports, refused
 }
 
-// fitting selects at most maxPorts ports, and reports for each port whether it is selected. The
-// ports of the first members take precedence. Ports that are missing from all known exports rank
-// after the ports of the first member. If the first member's export is unknown, ports that are
+// At most maxPorts ports are selected, and the result reports for each port whether it is selected.
+// The ports of the first members take precedence. Ports that are missing from all known exports
+// rank after the ports of the first member. If the first member's export is unknown, ports that are
 // missing from all known exports rank first.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
@@ -294,8 +294,8 @@ func fitting(ports []Port, lists []portList) []bool {
 	return fits
 }
 
-// named generates names for unnamed ports if there are several ports, because the API requires
-// names in that case.
+// If there are several ports, unnamed ports get generated names, because the API requires names in
+// that case.
 func named(ports []Port) []Port {
 	if len(ports) < 2 {
 		return ports
@@ -319,7 +319,7 @@ func named(ports []Port) []Port {
 }
 
 // portConflicts describes the differences between the ports of members. A port differs if its
-// number or name is different. If joined is true, a missing port is also a difference.
+// number or name is different. If the argument joined is true, a missing port is also a difference.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {
@@ -351,8 +351,8 @@ func portConflict(p Port, members []*member, joined bool) string {
 	return differing("port "+cmp.Or(p.Name, "without a name"), p.text(), "", by)
 }
 
-// differing returns a message that lists the value in use and the clusters with different values.
-// If all clusters have the same value, the result is "".
+// The message lists the value in use and the clusters with different values. If all clusters have
+// the same value, the message is empty.
 func differing(what, text, used string, by map[string][]string) string {
 	all := fmt.Sprintf("%s: %s (%s)", what, text, strings.Join(append(by[used], "used"), ", "))
 	delete(by, used)

@@ -25,8 +25,7 @@ func (e *Export) invalid() string {
 	return e.Service.unexportable()
 }
 
-// serviceMissing returns true for a Service that is being deleted, because a user may be replacing
-// the Service.
+// A Service that is being deleted counts as missing, because a user may be replacing the Service.
 func (e *Export) serviceMissing() bool { return e.Service == nil || e.Service.Deleting }
 
 type ServiceExport struct {
@@ -148,8 +147,8 @@ func families(ips []string) (all []string) {
 }
 
 // Selectors select the exported Services of a cluster by labels. The selector functions must be
-// safe for concurrent use. They must not block, and must not modify or retain their arguments. The
-// zero value selects nothing.
+// safe for concurrent use, must not block, and must not modify or retain their arguments. The zero
+// value selects nothing.
 type Selectors struct {
 	Mirror, Federated func(labels map[string]string) bool // nil selects nothing
 	// ExcludedLabels and ExcludedAnnotations report whether a key must not be copied. A nil

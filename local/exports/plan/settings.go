@@ -89,9 +89,10 @@ func IsWritten(labels map[string]string) bool {
 	return marked || labels[mirroredLabel] != ""
 }
 
-// Strict reports whether a Service has the mark of any installation. A member of a strict Service
-// contributes endpoints only to ports that the member's Service declares. A copy of the Service
-// with a different name is not strict.
+// Strict reports whether a Service has a valid mark of any installation of Isthmus. A member of a
+// strict Service contributes endpoints only to ports that the member's own Service declares. If a
+// strict Service is copied under a different name, the copy is not strict, because its mark is
+// invalid.
 func Strict(id ID, labels, annotations map[string]string) bool {
 	return Settings{Controller: labels[markLabel]}.marked("Service", id, labels, annotations)
 }

@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// Once a ServiceImport is a minute old, its type and its ports have settled. A settled value stays
-// while an export has that value, even if an older export has a different value. Two kinds of
-// exports cannot replace a settled value:
+// Once a ServiceImport is a minute old, its type and its ports are settled. A settled value changes
+// only if no export has the value any more, or if an export that may replace the value has a
+// different one. Two kinds of exports cannot replace a settled value:
 //
 //   - Exports that are younger than the export from which the value came. An older export may
-//     replace the value, for example after its Service was missing temporarily. An export may also
-//     change its own values.
-//   - Newcomers, which are exports whose ServiceExport this leader first saw after the values of
-//     the ServiceImport had settled. Newcomers cannot make clients lose ports or IPs, even if their
+//     replace the value, for example after its Service was missing temporarily. The export from
+//     which a value came may change the value.
+//   - Newcomers. A newcomer is an export whose ServiceExport this leader first saw after the
+//     ServiceImport had settled. Newcomers cannot make clients lose ports or IPs, even if their
 //     cluster reports a false creation time.
 //
 // A new leader does not know from which exports the existing values came. A new leader assumes that
 // each value came from the oldest export with that value. Under a new leader, an older export
 // replaces an existing value only if the export was absent when the ServiceImport was written. An
-// annotation of the ServiceImport lists the clusters of absent exports. The annotation lets the
-// oldest export determine the value again once its Service is back, even under a new leader.
+// annotation of the ServiceImport lists the clusters of absent exports. Even under a new leader,
+// the annotation allows the oldest export to determine the value again once the export's Service
+// has been recreated.
 
 const settleTime = time.Minute
 
@@ -58,8 +59,8 @@ func keyOf(p *member) exportKey {
 	return exportKey{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
 }
 
-// yields reports whether the export of a member may replace a value that has the given origin. An
-// export may replace its own values and the values of younger exports.
+// yields reports whether a member's export may replace a value with this origin. An export may
+// replace its own values and the values of younger exports.
 func (o origin) yields(p *member) bool {
 	e := keyOf(p)
 	if e == o.exportKey {
@@ -149,9 +150,9 @@ func (s *settler) byAge() []*member {
 }
 
 // firstSight determines the origin of a value that existed before this replica became the leader.
-// If a member's exports are unknown, or if no export has the value, the result is nil. For a member
-// whose export has the value, has(member) is true. For a member whose export has a different value
-// that could be used if the existing value were dropped, rivals(member) is true.
+// If a member's exports are unknown, or if no export contains the value, the result is nil. For a
+// member whose export has the value, has(member) is true. For a member whose export has a different
+// value that could be used if the existing value were dropped, rivals(member) is true.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil
@@ -294,8 +295,8 @@ func (s *settler) absentClusters(m *maker, members []*member) string {
 	return firstItems(strings.Join(names, ","), maxMembersBytes)
 }
 
-// remember stores the origins of new ports. While the exports of a member are unknown, the origins
-// of existing ports are not stored.
+// For each new port, remember records the export from which the port came. While the exports of any
+// member are unknown, the origins of existing ports are not recorded.
 func (s *settler) remember(ports, there []Port) {
 	known := make(map[Port]bool)
 	for _, p := range s.after.ports {
@@ -336,8 +337,8 @@ func (f *portFate) inPlaceOf(q Port) []Port {
 	return all
 }
 
-// keepsOut reports whether a member's export contains a port that conflicts with the given port,
-// and with no other existing port.
+// keepsOut reports whether a member's export contains a port that conflicts with the given port but
+// with no other existing port.
 func (f *portFate) keepsOut(port Port, p *member) bool {
 	isOther := func(other Port) bool { return other != port }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
@@ -345,8 +346,8 @@ func (f *portFate) keepsOut(port Port, p *member) bool {
 	})
 }
 
-// rivals reports whether a member's export contains a port that conflicts with the given port, and
-// with no other port that remains.
+// rivals reports whether a member's export contains a port that conflicts with the given port but
+// with no other existing port that is kept.
 func (f *portFate) rivals(port Port, p *member) bool {
 	remains := func(other Port) bool { return other != port && f.remains(other, p) }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
@@ -354,7 +355,7 @@ func (f *portFate) rivals(port Port, p *member) bool {
 	})
 }
 
-// remains reports whether an existing port is kept although it conflicts with ports of a member's
+// The result is true if an existing port is kept although it conflicts with a port of a member's
 // export.
 func (f *portFate) remains(port Port, p *member) bool {
 	if f.complete && !f.exported[port] {

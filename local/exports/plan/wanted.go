@@ -38,9 +38,9 @@ func (w *WantedService) Mine(have *Service) bool {
 		maps.Equal(worldAnnotations(have.Annotations), worldAnnotations(w.adopts.Annotations))
 }
 
-// worldAnnotations returns the annotations that Services in [World.Services] always have. A Service
-// that was just read may also have other annotations, because Linkerd's service mirror copies all
-// annotations of a Service.
+// worldAnnotations returns the annotations by which a Service in [World.Services] can be compared
+// with a Service that was just read. Other annotations are missing from World.Services, because the
+// cache drops them.
 func worldAnnotations(annotations map[string]string) map[string]string {
 	all := maps.Clone(annotations)
 	maps.DeleteFunc(all, func(key, _ string) bool { return !inDomain(key, "linkerd.io", "isthmus.io") })
@@ -80,10 +80,10 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	return next, have == nil || w.Waits || !equality.Semantic.DeepEqual(&next, have)
 }
 
-// setFamilies sets the IP families of a Service. While IPv6 is disabled, Services whose first
-// family is IPv4 change to the policy SingleStack, and an annotation records the change. Once IPv6
-// is enabled, Services with the annotation change back to PreferDualStack. A policy that another
-// client has set stays unchanged.
+// setFamilies sets the IP families of a Service. While IPv6 is disabled, a Service whose first IP
+// family is IPv4 gets the policy SingleStack, and an annotation records the change. Once IPv6 is
+// enabled, a Service with this annotation gets the policy PreferDualStack again. An IP family
+// policy that another client has set stays unchanged.
 func (w *WantedService) setFamilies(next, have *Service) {
 	const single, dual = "SingleStack", "PreferDualStack"
 	const yes = "true"
@@ -164,16 +164,16 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 	return next, differs, changed || !slices.Equal(next.Clusters, have.Clusters)
 }
 
-// noSlices is the value of status.endpointSliceObjects, because Isthmus does not write
-// EndpointSlices for ServiceImports.
+// In status.endpointSliceObjects, noSlices means that Isthmus does not write EndpointSlices for the
+// ServiceImport.
 const noSlices = "Absent"
 
 type metadata struct {
 	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
-	// The local cluster's preference, or nil if the preference is unknown. The preference applies
-	// even if copied values are kept.
+	// The local cluster's preference, or nil if the preference is unknown. A known preference is
+	// applied even while other copied values are kept.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }

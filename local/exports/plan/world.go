@@ -23,8 +23,8 @@ type World struct {
 	Clusters []Cluster // the local cluster and each link; names are unique
 	// Namespaces holds the namespaces of the local cluster that are not being deleted.
 	Namespaces map[string]bool
-	// Services contains all local Services with the mark or with Linkerd's label for mirrors, and
-	// possibly other Services.
+	// Services contains all local Services with the mark of Isthmus or Linkerd's label for mirrors,
+	// and possibly other Services.
 	Services map[ID]*Service
 	// IsTaken reports whether the local cluster has a Service with the given name that is not in
 	// Services. The result must not change during Make. If IsTaken is nil, Services must contain
@@ -38,7 +38,7 @@ type World struct {
 	// serve ServiceImports, the plan deletes derived Services after UnlinkedAfter.
 	MCSVersion string
 	// LeaseOf returns the state of the Lease for an unlinked cluster. The result must not change
-	// during Make. If LeaseOf is nil, the Leases for all unlinked clusters are Free.
+	// during Make. If LeaseOf is nil, the Leases for all unlinked clusters count as Free.
 	LeaseOf func(cluster string) Lease
 	// Attempt returns the outcome of the writes to an object of the kind "Service" or
 	// "ServiceImport". If Attempt is nil, every write counts as successful.
@@ -63,10 +63,10 @@ type Cluster struct {
 	Name   string    // empty for the local cluster
 	Domain string    // of the cluster, such as "cluster.local"
 	Age    time.Time // when it was linked; the oldest link decides
-	// Synced reports whether the exported Services have synced since the writer started.
-	// ServiceExportsSynced reports whether the ServiceExports have synced. The plan removes members
-	// of a ServiceImport only if both Synced and ServiceExportsSynced are true. Exports of an
-	// unreachable cluster stay unchanged.
+	// Synced reports whether this process has synced the exported Services. ServiceExportsSynced
+	// reports whether the ServiceExports have synced. The plan removes members of a ServiceImport
+	// only if both Synced and ServiceExportsSynced are true. Exports of an unreachable cluster stay
+	// unchanged.
 	Synced, ServiceExportsSynced bool
 	Exports                      []Export // IDs are unique
 	// Emptied means that the cluster does not serve ServiceExports. The plan removes an emptied

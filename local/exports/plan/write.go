@@ -76,9 +76,9 @@ func (m writer) write() {
 	slices.SortFunc(m.out.Delete, func(a, b Unwanted) int { return compareIDs(a.ID, b.ID) })
 }
 
-// nameWinners returns, for each Service name, the group that may use the name. Precedence depends
-// on whether a group's Service already exists, then on the kind of the group, and then on the age
-// of its link.
+// nameWinners returns, for each Service name, the group that may use the name. A group whose
+// Service already exists takes precedence. Otherwise, the kind of the group decides, and then the
+// age of its link.
 func (m writer) nameWinners(wanted []*merged) map[ID]group {
 	winners := make(map[ID]group)
 	for _, one := range wanted {
@@ -158,7 +158,7 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	case m.named[g] == nil:
 		return LeftToLinkerd, "a service mirror wrote the Service and may still be running"
 	}
-	// If no member of the group has an export any more, the limits have excluded all known exports.
+	// If no member of the group has a known export, the limits have excluded all known exports.
 	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
@@ -272,7 +272,7 @@ func (m writer) wantImport(one *merged) {
 	m.out.Imports = append(m.out.Imports, w)
 }
 
-// Of the first two IPs, usableIPs returns those that are valid. A Service can be created with at
+// usableIPs checks the first two IPs and returns the valid ones. A Service can be created with at
 // most two IPs.
 func usableIPs(ips []string) (all []string) {
 	for _, ip := range ips[:min(len(ips), 2)] {
@@ -319,8 +319,8 @@ func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *Wante
 	return &m.out.Services[len(m.out.Services)-1]
 }
 
-// service returns a Service for a group. The labels and annotations of the Service contain only the
-// mark.
+// service returns a new WantedService for a group. Its labels and annotations contain only the mark
+// of Isthmus.
 func (m writer) service(one *merged) WantedService {
 	w := WantedService{
 		ID:       one.target(),
@@ -372,7 +372,7 @@ func (m writer) removeService(g group) {
 // leader. No cluster has this name.
 const SharedTurn = "no export"
 
-// turn returns the cluster of the first member that has an export, or has had an export under this
+// The result is the cluster of the first member that has an export, or has had one under this
 // leader.
 func (m writer) turn(members []*member, g group) string {
 	for _, p := range members {
