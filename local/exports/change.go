@@ -189,8 +189,8 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 
 // replacement returns a function that computes the object to write in place of an existing object.
 // A nil argument means that no object exists yet. If the existing object is already correct or is
-// not managed by Isthmus, the returned function returns nil. From the current state, the want
-// function computes the wanted state, and reports whether the two differ.
+// not managed by Isthmus, the returned function returns nil. The function want computes the wanted
+// state from the current state, and reports whether the two states differ.
 func replacement[O kept, P any](
 	read func(O) *P, mine func(*P) bool, want func(*P) (P, bool), write func(*P, O) O,
 ) func(have O) O {

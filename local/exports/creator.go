@@ -56,7 +56,7 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 			setIPs(next, ofIPv4[:n])
 			all = append(all, next)
 		}
-		// The cluster may support only IPv6.
+		// A cluster that supports only IPv6 rejects the attempts above.
 		o = o.DeepCopy()
 		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
 		o.Spec.IPFamilies = nil

@@ -66,11 +66,11 @@
 //     federated Services that have the local cluster as a member.
 //   - If every read of Leases during the period UnlinkedAfter finds the mirror's Lease free,
 //     Isthmus may adopt the objects that Linkerd created. If no read of Leases succeeds for 30 s,
-//     the period of UnlinkedAfter starts again.
-//   - This process measures all times with its own clock, so clocks may differ. Each time this
-//     process sees a renewal, it treats the Lease as held for the number of seconds that the Lease
-//     specifies, but at least for 10 s. For the same period after a restart, a process assumes that
-//     any Lease with a holder is held, even if the mirror has stopped.
+//     the UnlinkedAfter period starts again.
+//   - This process measures all times with its own clock, so the clocks of service mirrors may
+//     differ from it. Each time this process sees a renewal, it treats the Lease as held for the
+//     number of seconds that the Lease specifies, but at least for 10 s. After a restart, a process
+//     treats any Lease with a holder as just renewed, even if the service mirror has stopped.
 //   - While Leases or Links cannot be read, Isthmus does not change objects that Linkerd created.
 //
 // Callers may rely on the following behavior of Links:
@@ -88,7 +88,7 @@
 //
 // Isthmus watches Links, and lists Leases every 5 s with one request. Without permission to read
 // Links, Isthmus sends three requests every 25 s. If the kind Link does not exist, Isthmus sends
-// one request to API discovery every 5 s.
+// one API discovery request every 5 s.
 //
 // Isthmus does not watch Leases, because each mirror renews its Lease every 2 s, and each replica
 // would receive all these events. A stalled watch would be indistinguishable from stopped mirrors.

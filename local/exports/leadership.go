@@ -23,7 +23,7 @@ const (
 	// writeRate limits how many writes begin per second, and writeBurst limits how many may begin
 	// at the same time.
 	writeRate, writeBurst = 50, 10
-	// maxPause is the longest time between writes of an object that keeps changing.
+	// maxPause is the longest pause between writes to an object that keeps changing.
 	maxPause = time.Minute
 	// After failuresDelay failures, which take about 15 s, a failing write no longer delays
 	// deletions for the same exports. Without this limit, a failing write for one cluster could

@@ -47,8 +47,9 @@ type MirrorsOptions struct {
 	// SelectorsChanged is called when the result of [Mirrors.Selectors] changes for a cluster.
 	// SelectorsChanged must not block.
 	SelectorsChanged func(cluster string)
-	// Changed is called when the values that Complete sets for a cluster may have changed. If the
-	// values change only because time passes, Changed is called within 5 s. Changed must not block.
+	// Changed is called when the values that [Mirrors.Complete] sets for a cluster may have
+	// changed. If the values change only because time passes, Changed is called within 5 s. Changed
+	// must not block.
 	Changed func()
 }
 
@@ -90,8 +91,8 @@ func (m *Mirrors) Run(ctx context.Context) {
 	links.Wait()
 }
 
-// update calls the given function while m.mu is locked, and then calls SelectorsChanged and Changed
-// as needed.
+// The given function is called while m.mu is locked. If necessary, update then calls
+// SelectorsChanged and Changed.
 func (m *Mirrors) update(change func(now time.Time) (tell bool)) {
 	m.mu.Lock()
 	now := time.Now()
@@ -258,7 +259,7 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 	return decidingLink(m.links, cluster).selectors
 }
 
-// Complete sets the Lease field of the cluster. If the cluster has a Link, Complete also sets Age
+// Complete fills in the Lease field of a cluster. If the cluster has a Link, Complete also sets Age
 // to the creation time of the Link. While Isthmus must not add or remove exports of the cluster,
 // Complete also sets Joins to plan.Unreadable.
 func (m *Mirrors) Complete(c *plan.Cluster) {

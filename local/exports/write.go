@@ -16,12 +16,12 @@ const (
 	// writeTimeout limits the duration of one write, including the read before the write.
 	writeTimeout = 10 * time.Second
 	fieldManager = "isthmus"
-	// maxProblem is the maximum length of a stored error in bytes. A webhook may send a long
-	// message.
+	// maxProblem is the maximum length, in bytes, of a stored error. Longer errors are truncated,
+	// because a webhook may return a very long message.
 	maxProblem = 4 << 10
 )
 
-// do executes a change, and returns the verb of the attempted write.
+// A do function executes a change, and returns the verb of the attempted write.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
 type kept interface {
@@ -29,10 +29,10 @@ type kept interface {
 	metav1.Object
 }
 
-// put returns a function that reads an object and then creates or updates it. The replace function
+// put returns a function that reads an object and then creates or updates it. The function replace
 // returns the object to write in place of the existing object. The zero value represents a missing
-// object. If the existing object is already correct or is not managed by Isthmus, the replace
-// function returns the zero value. The known function identifies the stored content of an object,
+// object. If the existing object is already correct or is not managed by Isthmus, the function
+// replace returns the zero value. The function known identifies the stored content of an object,
 // and is nil if the API stores all fields.
 func put[O kept](api client[O], replace func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {

@@ -83,8 +83,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until an object has to be written, or a written object exists. If ctx ends, the
-// result is false.
+// await waits until a plan is no longer idle. If ctx ends, the result is false.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		changed := w.Changed()
@@ -104,7 +103,7 @@ func (w *Writer) await(ctx context.Context) bool {
 	return false
 }
 
-// idle reports whether a plan neither lists objects nor becomes due later.
+// idle reports whether a plan lists no objects, and will not change merely because time passes.
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }
@@ -141,9 +140,10 @@ func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{}
 }
 
-// Trouble returns the state of a change, and the reason why the change has not been written. Only
-// the leader knows the state and the reason. The state is empty if the served version of the kind
-// lacks the changed fields, or if another controller handles the change.
+// Trouble returns the state of a change, and the reason why the change has not been written. If
+// this replica is not the leader, the state is [adminapi.ExportBeingWritten], and the reason is
+// empty. The state is empty if the served version of the kind lacks the changed fields, or if
+// another controller handles the change.
 func (w *Writer) Trouble(c *Change) (state, detail string) {
 	if t := w.candidate.Leadership(); t != nil {
 		return t.trouble(c)
