@@ -64,7 +64,7 @@ func workOf(k federation.ProfileKey) panics.Work {
 	return w
 }
 
-// watch removes the profile when its last watch is closed.
+// A profile is removed when its last watch is closed.
 func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
 	w := p.acquire(k)
 	watch := federation.NewWatch(&w.latest, func() { p.release(w) })
@@ -139,9 +139,9 @@ func (p *profiles) about(t cluster.Topic) []*watched {
 	return slices.Collect(maps.Keys(p.topics[t]))
 }
 
-// publish builds the profile, and publishes it if it has changed. If again is false, a profile that
-// has already been published is not replaced. If calls overlap, the last call reads the newest
-// objects.
+// publish builds the profile, and publishes it if it has changed. A profile that has already been
+// published is replaced only if the argument again is true. If calls overlap, the last call reads
+// the newest objects.
 func (w *watched) publish(build func(federation.ProfileKey) *federation.Profile, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
