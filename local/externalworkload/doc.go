@@ -13,9 +13,9 @@
 //
 // Callers may rely on the following contents of slices:
 //
-//   - Slices with the writer's mark contain exactly the ExternalWorkloads in the Service's
-//     namespace that match the Service's selector. Each workload has one endpoint per address
-//     family of the Service.
+//   - For each Service, the slices with the writer's mark contain exactly the ExternalWorkloads in
+//     the Service's namespace that match the Service's selector. Each workload has one endpoint per
+//     address family of the Service.
 //   - An endpoint has the readiness, zone and ports of its workload. In a headless Service, a
 //     workload name that is a DNS label becomes the endpoint's hostname.
 //   - A Service without a selector has no slices with the writer's mark. The writer does not change

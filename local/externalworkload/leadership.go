@@ -30,7 +30,7 @@ const (
 	// If writes for a Service fail manyFailures times in a row, which takes about four minutes, the
 	// writer logs an error.
 	manyFailures = 8
-	// readyCheck is the time between two checks of whether ExternalWorkloads can be read.
+	// readyCheck is the interval at which the writer checks whether ExternalWorkloads can be read.
 	readyCheck = time.Second
 	// maxChanges is the maximum number of changed workloads in a namespace for which the writer
 	// searches for the affected Services. If more workloads have changed, the writer syncs all

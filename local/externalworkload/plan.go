@@ -17,14 +17,13 @@ import (
 // plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// Updates that remove endpoints from a slice because the endpoints move to other slices. The
-	// other slices are written first.
+	// Updates that remove endpoints from a slice after other slices have received the endpoints.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
 	// Replacements for updates in move. If the API server has rejected any slice, the writer sends
-	// the replacement, which keeps the moved endpoints in the slice. If the ports of the slice
-	// change, the update has no replacement, because the moved endpoints would get the wrong ports.
-	// A replacement that would not change the slice is omitted.
+	// the replacements, which do not remove endpoints. An update that changes the ports of its
+	// slice has no replacement, because the remaining endpoints would get the wrong ports. A
+	// replacement that would not change its slice is omitted.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
