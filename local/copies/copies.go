@@ -226,7 +226,8 @@ type work struct {
 
 func (w *work) empty() bool { return len(w.unusable)+len(w.write)+len(w.remove) == 0 }
 
-// plan decides which copies to write and which to delete, after requesting a list of all copies.
+// After requesting a list of all copies, the method decides which copies to write and which to
+// delete.
 func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, leading bool) *work {
 	version := cached
 	if leading {
