@@ -142,7 +142,7 @@ func (l *lock) lost(why error) {
 	}
 }
 
-// failed reports an error to Observe, unless the request was canceled or another writer was faster.
+// Errors are reported to Observe, unless the request was canceled or another writer was faster.
 func (l *lock) failed(ctx context.Context, err error) error {
 	if !refused(err) && !errors.Is(ctx.Err(), context.Canceled) {
 		l.c.Observe("", fmt.Errorf("lease %s/%s: %w", l.c.Namespace, l.c.Name, err))

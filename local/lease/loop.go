@@ -139,8 +139,8 @@ func (l *Loop[K]) Run(work context.Context) {
 }
 
 // rest waits until the next pass is due, and begins queued writes while it waits. The argument wait
-// is the time until the next pass. After a change or a finished write, the argument batch limits
-// the remaining time. Once the context has ended, the result is false.
+// is the time until the next pass. After a change or a finished write, the next pass is due within
+// the time given by the argument batch. Once the context has ended, the result is false.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
