@@ -155,7 +155,7 @@ func (m limiter) limitAll() {
 // allot assigns places to claims. maxTotal limits the total number of places, and maxPerNamespace
 // limits the number of places in each namespace. Claims with a place in the previous plan take
 // precedence, followed by the other claims in alphabetical order of their namespaces. For each
-// claim without a place, allot calls the reject function with the number of earlier claims in the
+// claim without a place, allot calls the function reject with the number of earlier claims in the
 // namespace.
 func allot(claims map[string][]claim, maxTotal, maxPerNamespace int, reject func(c claim, n int)) {
 	left := maxTotal

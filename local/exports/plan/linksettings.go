@@ -155,9 +155,9 @@ func (p KeyPatterns) match(key string) bool {
 }
 
 // splitPatterns splits a comma-separated list into patterns. Patterns with a leading "!" are
-// returned separately, without the "!". For each item, the check function receives the pattern
-// without the "!", and the whole item. If the function rejects a pattern, or the list has more than
-// limit patterns, splitPatterns returns no patterns.
+// returned separately, without the "!". For each item, the function check receives the pattern
+// without the "!", and the whole item. If check rejects a pattern, or if the list has too many
+// patterns, splitPatterns returns no patterns.
 func splitPatterns(
 	list string,
 	limit int,

@@ -355,7 +355,7 @@ func (m *maker) object(g group) ID {
 	return g.target()
 }
 
-// verdict stores a Verdict without the Object field. The field is set at the end of Make, when the
+// verdict stores a Verdict without the Object field. Object is set at the end of Make, when the
 // types of all ServiceImports are known.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
 	m.verdicts[memberKey{g, cluster}] = Verdict{

@@ -187,8 +187,8 @@ func (m merger) mergeImport(one *merged) {
 }
 
 // portListsInOrder returns the ports of the members of a mirror or federated Service, in order of
-// precedence. Members whose exports are unknown share one list with the ports of the existing
-// object, at the position of the first such member.
+// precedence. All members whose exports are unknown share one list, which contains the ports of the
+// existing object. The list has the position of the first of these members.
 func (m merger) portListsInOrder(one *merged) (all []portList) {
 	byCluster := make(map[string]*member)
 	for _, p := range one.members {

@@ -66,8 +66,8 @@ const (
 	Waiting       State = "waiting"         // the namespace is missing, or the previous object is still being deleted
 	NotAllowed    State = "not allowed"     // rejected by the settings of the link
 	// NameRefused means that the object's name is invalid for a Service or reserved for another
-	// link. ServiceExports also get this state if their link has the same name as the local
-	// cluster.
+	// link. A ServiceExport also has the state NameRefused if its link has the same name as the
+	// local cluster.
 	NameRefused   State = "name refused"
 	NoPort        State = "no usable port"    // a Service needs at least one
 	OverNumber    State = "over the number"   // beyond a limit of objects or members

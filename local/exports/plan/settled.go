@@ -295,8 +295,8 @@ func (s *settler) absentClusters(m *maker, members []*member) string {
 	return firstItems(strings.Join(names, ","), maxMembersBytes)
 }
 
-// For each new port, remember records the export from which the port came. While the exports of any
-// member are unknown, the origins of existing ports are not recorded.
+// For each new port, the settler records the export from which the port came. While the exports of
+// any member are unknown, the origins of existing ports are not recorded.
 func (s *settler) remember(ports, there []Port) {
 	known := make(map[Port]bool)
 	for _, p := range s.after.ports {

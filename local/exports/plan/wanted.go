@@ -82,8 +82,8 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 
 // setFamilies sets the IP families of a Service. While IPv6 is disabled, a Service whose first IP
 // family is IPv4 gets the policy SingleStack, and an annotation records the change. Once IPv6 is
-// enabled, a Service with this annotation gets the policy PreferDualStack again. An IP family
-// policy that another client has set stays unchanged.
+// enabled, a Service with the annotation SingleStackKey gets the policy PreferDualStack again. An
+// IP family policy that another client has set stays unchanged.
 func (w *WantedService) setFamilies(next, have *Service) {
 	const single, dual = "SingleStack", "PreferDualStack"
 	const yes = "true"

@@ -77,8 +77,8 @@ func (m writer) write() {
 }
 
 // nameWinners returns, for each Service name, the group that may use the name. A group whose
-// Service already exists takes precedence. Otherwise, the kind of the group decides, and then the
-// age of its link.
+// Service already exists wins. If no group's Service exists yet, the winner is determined by the
+// kind of the group, and then by the age of its link.
 func (m writer) nameWinners(wanted []*merged) map[ID]group {
 	winners := make(map[ID]group)
 	for _, one := range wanted {
@@ -319,8 +319,8 @@ func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *Wante
 	return &m.out.Services[len(m.out.Services)-1]
 }
 
-// service returns a new WantedService for a group. Its labels and annotations contain only the mark
-// of Isthmus.
+// service returns a new WantedService for a group. The labels and annotations of the WantedService
+// contain only the mark of Isthmus.
 func (m writer) service(one *merged) WantedService {
 	w := WantedService{
 		ID:       one.target(),
