@@ -56,7 +56,8 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 			setIPs(next, ofIPv4[:n])
 			all = append(all, next)
 		}
-		// A cluster that supports only IPv6 rejects the attempts above.
+		// An IPv6-only cluster rejects Services with the policy SingleStack and IPv4, so the
+		// remaining attempts use PreferDualStack.
 		o = o.DeepCopy()
 		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
 		o.Spec.IPFamilies = nil

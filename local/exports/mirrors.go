@@ -91,8 +91,8 @@ func (m *Mirrors) Run(ctx context.Context) {
 	links.Wait()
 }
 
-// The given function is called while m.mu is locked. If necessary, update then calls
-// SelectorsChanged and Changed.
+// The given function is called while m.mu is locked. SelectorsChanged and Changed are called after
+// m.mu has been unlocked.
 func (m *Mirrors) update(change func(now time.Time) (tell bool)) {
 	m.mu.Lock()
 	now := time.Now()

@@ -172,7 +172,8 @@ func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityCo
 	}
 }
 
-// ports converts planned ports, and keeps those fields of the existing ports that plans do not use.
+// The result contains the planned ports. Fields that plans do not use are copied from the existing
+// ports.
 func ports(want []plan.Port, have []corev1.ServicePort) (all []corev1.ServicePort) {
 	known := make(map[plan.Port]corev1.ServicePort, len(have))
 	for i := range have {
