@@ -77,8 +77,8 @@ func defineMirror(namespace, cluster, service string) (*federation.Definition, [
 	return &federation.Definition{Members: []federation.Member{member(namespace, service, cluster)}}, nil
 }
 
-// defineFederated parses the local and remote annotations of a federated Service. The local
-// annotation is a Service name. The remote annotation is a list of items of the form
+// defineFederated parses the local and remote annotations of a federated Service. The value of the
+// local annotation is a Service name. The remote annotation is a list of items of the form
 // service@cluster. The local member comes first, followed by the remote members in the order of the
 // annotation.
 func defineFederated(namespace, local, remote string) (*federation.Definition, []string) {
