@@ -95,7 +95,7 @@ func preference(svc *cluster.Service, gateway *federation.Preference) (p *federa
 }
 
 // parseTiers parses comma-separated tiers in order of preference. Plus signs separate the terms of
-// a tier. If there is only one tier and it contains all clusters, parseTiers returns nil.
+// a tier. If the only tier consists of the term any, parseTiers returns nil.
 func parseTiers(value string) ([]federation.Tier, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, errors.New(
