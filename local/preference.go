@@ -163,7 +163,7 @@ func parseTerm(word string) (federation.Term, error) {
 		return federation.Term{}, errors.New("a term is empty: join terms with a single +, such as east+north")
 	case name == "":
 		return federation.Term{}, fmt.Errorf(
-			"%s has no name: append the name of a linked cluster, such as %[1]seast", namedCluster,
+			"%s is incomplete: append the name of a linked cluster, as in %[1]seast", namedCluster,
 		)
 	case explicit && name == federation.Local.String():
 		return federation.Term{}, fmt.Errorf(
@@ -173,7 +173,7 @@ func parseTerm(word string) (federation.Term, error) {
 		)
 	case !isClusterName(name):
 		return federation.Term{}, fmt.Errorf(
-			"%q is neither one of zone, local, region, remote and any, nor the name of a cluster: "+
+			"%q is not zone, local, region, remote, any or the name of a cluster: "+
 				"the name of a cluster has at most %d letters, digits, dashes, dots and underscores, "+
 				"with a letter or digit at either end",
 			text.Truncate(word, text.Short),

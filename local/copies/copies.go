@@ -137,10 +137,10 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 	case g.Parts == 0:
 		return nil, clusterstore.UnusableCopy("its annotation " + headAnnotation + " can't be read")
 	case g.fromFuture():
-		return nil, clusterstore.UnusableCopy("its time is in the future: check the clocks of the nodes")
+		return nil, clusterstore.UnusableCopy("its timestamp is in the future: check the clocks of the nodes")
 	case g.tooOld(c.o.MaxAge):
 		return nil, clusterstore.UnusableCopy(fmt.Sprintf(
-			"the cluster became stale at %s, more than %v (--cache-max-age) from now",
+			"the cluster became stale at %s, which is not within %v (--cache-max-age) of the current time",
 			g.Lost.UTC().Format(time.RFC3339), c.o.MaxAge))
 	case g.mayGrow():
 		return nil, errors.New("it is being written")
@@ -239,9 +239,9 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, lea
 	}
 	switch {
 	case err == nil && c.problem != nil:
-		c.o.Log.Info("copies of stale clusters can be listed again")
+		c.o.Log.Info("saved caches of stale clusters can be listed again")
 	case err != nil && c.problem == nil && c.o.MaxAge > 0:
-		c.o.Log.Warn("copies of stale clusters cannot be listed, so new replicas cannot serve stale clusters",
+		c.o.Log.Warn("saved caches of stale clusters cannot be listed, so new replicas cannot serve these clusters",
 			zap.Error(err))
 	}
 	c.problem = err
@@ -341,7 +341,7 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 			o.problem = cmp.Or(context.Cause(ctx), err).Error()
 			o.postpone()
 		default:
-			c.o.Log.Info("saved a copy of an unreachable cluster: replicas that start now serve this copy",
+			c.o.Log.Info("saved a copy of an unreachable cluster's cache: replicas that start now serve this copy",
 				zap.Stringer("cluster", l.Cluster), zap.Int("bytes", n))
 			o.copied = true
 		}
@@ -388,7 +388,7 @@ func (c *Copies) write(
 func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, list []*generation) (remaining int) {
 	for _, g := range list {
 		if err := c.removeOne(ctx, leader, g); err != nil {
-			c.o.Log.Warn("a copy of a cluster could not be deleted",
+			c.o.Log.Warn("the saved cache of a cluster could not be deleted",
 				zap.Stringer("cluster", g.Cluster), zap.Error(err))
 			c.next = time.Now().Add(failedPause)
 			remaining += g.Bytes
@@ -455,7 +455,7 @@ func (c *Copies) Status() adminapi.CacheCopies {
 func (c *Copies) Missing() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_cluster_copies_missing",
-		Help: "Number of stale clusters that newly started replicas cannot serve, because no copy is saved.",
+		Help: "Number of stale clusters that newly started replicas cannot serve, because their caches are not saved.",
 	}, func() float64 { return float64(len(c.Status().Missing)) })
 }
 

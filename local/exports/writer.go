@@ -162,7 +162,7 @@ func (w *Writer) count(c *Change, v Verb, err error) {
 func newWriteMetric(r prometheus.Registerer, s *lease.Candidate[leadership]) (*prometheus.CounterVec, error) {
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "isthmus_service_writes_total",
-		Help: "Writes of Services, ServiceImports and ServiceExport conditions, by kind of export, verb and result.",
+		Help: "Writes to Services, ServiceImports and ServiceExport conditions, by kind of export, verb and result.",
 	}, []string{"kind", "verb", "result"})
 	leader := s.Gauge(
 		"isthmus_exports_leader",

@@ -38,7 +38,7 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[lead
 		}, []string{"operation"}),
 		adds:    counter("adds_total", "Keys added to the work queue."),
 		retries: counter("retries_total", "Keys that were returned to the work queue after a failure."),
-		drops:   counter("drops_total", "Always 0, because Isthmus never drops a key."),
+		drops:   counter("drops_total", "Always 0, because Isthmus never drops a key from the work queue."),
 		waited:  histogram("queue_duration_seconds", "How long a key stays in the work queue."),
 		worked:  histogram("work_duration_seconds", "How long processing a key takes."),
 	}

@@ -67,7 +67,7 @@ func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o:        o,
 		log:      o.Log,
-		problems: NewProblems(o.Log, "EndpointSlices omit part of the Service's ExternalWorkloads"),
+		problems: NewProblems(o.Log, "EndpointSlices omit some of the Service's ExternalWorkloads"),
 		candidate: lease.NewCandidate[leadership]("EndpointSlices for ExternalWorkloads", lease.Config{
 			Leases: o.Client.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 		}, o.Log),

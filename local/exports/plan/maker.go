@@ -196,7 +196,7 @@ func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 		return Written, "", time.Time{}
 	}
 	detail = fmt.Sprintf(
-		"the name %s is reserved for link %s, because %[2]s is the longest link name at its end", name, link,
+		"the name %s is reserved for link %s, which is the longest link name that %[1]s ends with", name, link,
 	)
 	if since := m.after.links[link]; !since.IsZero() {
 		return NameRefused, detail + "; that link no longer exists", since.Add(m.UnlinkedAfter)
@@ -252,7 +252,7 @@ func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 	switch {
 	case !m.allowed(c, g):
 		if g.kind == Import && c.Name == m.ClusterName {
-			return NameRefused, "the link has the same name as --cluster-name: rename one of the two"
+			return NameRefused, "the name of the link is also the value of --cluster-name: change one of them"
 		}
 		return NotAllowed, ""
 	case g.kind == Import && e.invalid() != "":

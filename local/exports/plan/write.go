@@ -165,8 +165,8 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	clusters := clustersOf(m.members[g])
 	for _, name := range m.named[g].clusters {
 		if m.clusters[name] != nil && !slices.Contains(clusters, name) {
-			return Taken, "the Service " + o.Name + " has a member that is not exported, in cluster " +
-				displayName(name)
+			return Taken, "the Service " + o.Name + " has a member in cluster " + displayName(name) +
+				" that is not exported"
 		}
 	}
 	return Written, ""
