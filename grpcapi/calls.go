@@ -173,7 +173,7 @@ func (c *countedCall) RecvMsg(m any) error {
 func transportOf(ctx context.Context) (statusWriter, error) {
 	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
 	if !ok {
-		return nil, status.Error(codes.Internal, "streams cannot be ended with this version of the gRPC library")
+		return nil, status.Error(codes.Internal, "this version of the gRPC library does not support ending streams")
 	}
 	return transport, nil
 }

@@ -86,7 +86,7 @@ func (c collector) endpoints(ch chan<- prometheus.Metric) {
 	sendMembers(ch, x.counts)
 
 	sent := gauges("isthmus_endpoints_sent",
-		"Number of endpoints in the newest sets of open Get streams, counted once per stream.", "cluster")
+		"Number of endpoints in the newest endpoint sets of open Get streams. A set counts once per stream.", "cluster")
 	for cluster, n := range x.sent {
 		sent.WithLabelValues(cluster.String()).Set(float64(n))
 	}

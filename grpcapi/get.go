@@ -302,7 +302,7 @@ func (st *getStream) stalled() {
 		m := st.server.metrics
 		m.stalled.Inc()
 		m.getOverflow.inc(st.target.service, st.name())
-		st.server.log.Warn("stream ended: its proxy does not read updates", zap.String("service", st.name()))
+		st.server.log.Warn("stream ended: its proxy did not read updates", zap.String("service", st.name()))
 		st.server.opts.Stalled(st.name())
 	}
 }

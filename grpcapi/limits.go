@@ -217,7 +217,7 @@ type reflectionCall struct {
 func (c *reflectionCall) SendMsg(m any) error {
 	if c.conn == nil {
 		return status.Error(codes.Internal,
-			"reflection is not available on connections with other transport credentials")
+			"reflection is not available, because the server does not use Isthmus's transport credentials")
 	}
 	if c.conn.reflected.Add(1) > maxReflected {
 		return statusReflected.Err()

@@ -43,10 +43,10 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 			[]string{"service"}, nil)),
 		profileOverflow: newOverflows(s.table, open.openProfiles, prometheus.NewDesc(
 			"profile_updates_queue_overflow",
-			"Number of GetProfile streams for Services that ended because the proxy did not read an update in time.",
+			"Number of times that a GetProfile stream for a Service ended, because the proxy did not read an update.",
 			[]string{"fqn", "port"}, nil)),
-		endpointProfileOverflow: newCounter("endpoint_profile_updates_queue_overflow",
-			"Number of GetProfile streams for endpoints that ended because the proxy did not read an update in time."),
+		endpointProfileOverflow: newCounter("endpoint_profile_updates_queue_overflow", "Number of times that "+
+			"a GetProfile stream for an endpoint ended, because the proxy did not read an update."),
 		stalled: newCounter("isthmus_streams_stalled_total",
 			"Number of streams that ended because the proxy did not read an update in time."),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -201,7 +201,7 @@ func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
 	if h == nil {
 		h = prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:        "isthmus_propagation_seconds",
-			Help:        "Time from receiving a change to endpoints until sending the change on a Get stream.",
+			Help:        "Time between the arrival of a change to endpoints and its transmission on a Get stream.",
 			ConstLabels: prometheus.Labels{"cluster": c.String()},
 			Buckets:     []float64{.005, .05, .25, 1, 5}, // few, because each cluster has a histogram
 		})

@@ -116,7 +116,7 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 func (st *profileStream) stalled() {
 	if st.end(statusStalled) {
 		st.countStall()
-		st.server.log.Warn("stream ended: its proxy does not read updates", zap.String("profile", st.name()))
+		st.server.log.Warn("stream ended: its proxy did not read updates", zap.String("profile", st.name()))
 		st.server.opts.Stalled(st.name())
 	}
 }
