@@ -184,7 +184,7 @@ func TestUsageErrors(t *testing.T) {
 		{`gateway --cordon-local=maybe`, `--cordon-local is "maybe": use false, last-resort or true`},
 		{`gateway --when-lost=true`, `--when-lost is "true": use keep, last-resort or withdraw`},
 		{`gateway --lost-after=999ms`, `--lost-after is "999ms": use a duration from 1s to 24h`},
-		{`gateway --region=eu!1`, `--region is "eu!1": use a region name`},
+		{`gateway --region=eu!1`, `--region is "eu!1": use the region name`},
 		{`gateway --exports=yes`, `--exports is "yes": use off or plan or on`},
 		{`gateway --unlinked-after=169h`, `--unlinked-after is "169h": use a duration from 10s to 168h`},
 		{`gateway --max-exports-per-namespace=0`, `--max-exports-per-namespace is "0": use a number from 1 to 5000`},

@@ -79,9 +79,9 @@ func clusterGauges(linked linkStates, name, help string) *prometheus.GaugeVec {
 func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
 	members := clusterGauges(linked, "isthmus_members",
 		"Members of federated and mirrored services, by cluster. "+
-			"The label cluster is empty if the cluster is not linked.")
+			"The cluster label is empty if the cluster is not linked.")
 	unavailable := clusterGauges(linked, "isthmus_member_unavailable",
-		"Members of federated and mirrored services that do not contribute endpoints. "+
+		"Members that do not contribute endpoints to their federated or mirrored services. "+
 			"See /debug/clusters for the reasons.")
 	serving := gauges("isthmus_service_member",
 		"1 if the member contributes endpoints to its federated or mirrored service, 0 otherwise.",
@@ -124,7 +124,7 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 		"Offered addresses that Isthmus does not send, because another member offers the same address.", "cluster")
 	yielded.WithLabelValues(federation.Local.String())
 	refused := gauges("isthmus_endpoints_refused",
-		"Endpoints in linked clusters that Isthmus rejects, by reason. "+
+		"Endpoints that linked clusters offer and Isthmus rejects, by reason. "+
 			"The rejected address is outside the cluster's address ranges, or belongs to the local cluster. "+
 			"See /debug/clusters for examples.", "cluster", "reason")
 	byMember := gauges("isthmus_service_endpoints_offered",

@@ -195,7 +195,7 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 		"Use the saved cache of a stale cluster until the cluster has been stale for this `DURATION`. "+
 			"A replica saves a copy of the cache in ConfigMaps in the control plane's namespace. "+
 			"Replicas that are started while the cluster's API is unreachable serve this copy. "+
-			"If the duration is 0, Isthmus does not write copies and deletes existing copies.")
+			"If the duration is 0, Isthmus deletes existing copies and does not save new copies.")
 }
 
 // ignoredFlags defines flags of older versions that have no effect.
@@ -244,13 +244,13 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"A proxy opens one connection, with a few calls per destination. Few proxies need more than 100 calls. "+
 			"Raise the limit if a meshed client, such as Prometheus, connects to more than 10,000 Pods and ports.")
 	parse(s, &o.maxStreams, "max-streams", "", numberOrNone,
-		"Allow at most `NUMBER` open calls over all connections. "+
+		"Allow at most `NUMBER` open calls across all connections. "+
 			"Additional calls are rejected with ResourceExhausted. "+
 			"Client addresses with fewer calls than average may exceed the limit by up to an eighth. "+
 			"The default is half of the usable memory (see --cluster-memory), divided by 14 KiB.")
 	parse(s, &o.viewMemory, "view-memory", "", quantity(minViewMemory),
-		"Limit the estimated memory of the endpoint sets and profiles that proxies watch to `QUANTITY`, such as "+
-			"512Mi. "+
+		"Use at most `QUANTITY` of memory, such as 512Mi, for the endpoint sets and profiles that proxies watch. "+
+			"Isthmus estimates the memory. "+
 			"Beyond the limit, calls for new destinations are rejected with ResourceExhausted. "+
 			"Client addresses that use less memory than average may exceed the limit by up to an eighth. "+
 			"Open calls continue. "+
@@ -265,10 +265,10 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"docs/operations.md.")
 	parse(s, &o.drain, "drain", "6s", notNegative,
 		"End the open streams one by one over `DURATION` after --shutdown-delay, "+
-			"so that other replicas do not receive all proxies at once. "+
+			"so that other replicas do not receive all proxies at the same time. "+
 			"Isthmus continues to serve proxies that reconnect. "+
 			"After this time, Isthmus closes the listener and ends the remaining streams. "+
-			"If the duration is 0, all streams end at once. "+
+			"If the duration is 0, all streams end immediately. "+
 			"The process exits at most a second after --shutdown-delay and --drain have passed. "+
 			"The sum of --shutdown-delay and --drain must be at least a second below terminationGracePeriodSeconds "+
 			"(30 by default). "+
@@ -291,7 +291,7 @@ func (o *options) reportFlags(s *pflag.FlagSet) {
 			"The number of series is proportional to the number of services times the number of clusters.")
 	s.BoolVar(&o.pprof, "enable-pprof", false, "Serve /debug/pprof/ on the admin address.")
 	s.BoolVar(&o.queueMetrics, "export-queue-metrics", true,
-		"Export the work queue metrics (workqueue_*) of the writer of EndpointSlices for ExternalWorkloads.")
+		"Export work queue metrics (workqueue_*) about writing EndpointSlices for ExternalWorkloads.")
 	s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
 }
 
@@ -332,12 +332,12 @@ func (o *options) complete() {
 	o.trustDomain = cmp.Or(o.trustDomain, fallback)
 	o.domain = cmp.Or(o.domain, fallback)
 	if o.transport != "transport-header" && o.transport != "transparent" {
-		text := fmt.Sprintf("--outbound-transport-mode is %q: using transparent; the other valid mode is "+
-			"transport-header", o.transport)
+		text := fmt.Sprintf("--outbound-transport-mode is %q, but the only valid modes are transparent and "+
+			"transport-header: using transparent", o.transport)
 		o.notes = append(o.notes, note{zap.ErrorLevel, text})
 	}
 	if o.logFormat != "plain" && o.logFormat != "json" {
-		warn("--log-format is %q: using plain; the other valid format is json", o.logFormat)
+		warn("--log-format is %q, but the only valid formats are plain and json: using plain", o.logFormat)
 	}
 }
 

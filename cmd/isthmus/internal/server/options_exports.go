@@ -41,19 +41,20 @@ type exportSources struct{ labels, serviceExports bool }
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "",
 		"Choose the `MODE` in which Isthmus writes local Services for exported Services. "+
-			"In off mode, Isthmus writes nothing. "+
-			"In plan mode, the command isthmus exports shows what would be written; write permissions are not needed. "+
-			"In on mode, one replica at a time writes the objects, with the permissions in manifests/install/exports. "+
+			"If the mode is off, Isthmus writes nothing. "+
+			"If the mode is plan, isthmus exports shows what would be written, and no write permissions are needed. "+
+			"If the mode is on, one replica at a time writes the objects. "+
+			"This mode needs the permissions in manifests/install/exports. "+
 			"For the label mirror.linkerd.io/exported=remote-discovery, Isthmus writes a Service NAME-CLUSTER. "+
 			"For the label mirror.linkerd.io/federated=member, Isthmus writes a Service NAME-federated. "+
 			"For ServiceExports, Isthmus writes a ServiceImport and its Service NAME-clusterset. "+
 			"Isthmus never changes other Services, "+
-			"except Services that Linkerd's service mirror created before it stopped; see docs/exports.md.",
+			"except those that a stopped service mirror of Linkerd has left behind; see docs/exports.md.",
 		exportsOff, exportsPlan, exportsOn)
 	parse(s, &o.sources, "export-sources", "labels,serviceexports", parseSources,
 		"Use these comma-separated `SOURCES` of exports: "+
 			"labels (Linkerd's labels) and serviceexports (of the MCS-API, KEP-1645; see docs/mcs.md). "+
-			"The source serviceexports has no effect if the kind is not installed. "+
+			"The source serviceexports has no effect if the CRD of ServiceExports is not installed. "+
 			"If you remove a source, the objects that were written for it stay unchanged.")
 	parse(s, &o.clusterName, "cluster-name", "local", label,
 		"Use this `NAME` for the local cluster in the status of ServiceImports. "+
@@ -62,11 +63,12 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	parse(s, &o.exportTo, "export-namespaces", "*,!kube-*,!linkerd*", plan.ParsePatterns,
 		"Let linked clusters export to the namespaces that match these comma-separated `PATTERNS`, "+
 			"in which * matches any characters. "+
-			"A namespace must match at least one pattern, and none of the patterns that start with !. "+
+			"A leading ! excludes the namespaces that match the rest of the pattern. "+
+			"Every other namespace must match at least one pattern. "+
 			"A link Secret's annotation isthmus.io/export-namespaces overrides the patterns. "+
-			"Clusters can never export to the namespaces in --controller-namespace and --multicluster-namespace.")
+			"The namespaces set by --controller-namespace and --multicluster-namespace are always excluded.")
 	parse(s, &o.excludeLabels, "export-exclude-labels", "", plan.ParseKeyPatterns,
-		"Do not copy labels to written objects if their keys match these comma-separated `PATTERNS`. "+
+		"Do not copy labels whose keys match these comma-separated `PATTERNS` to the objects that Isthmus writes. "+
 			"In a pattern, * matches any characters. "+
 			"A pattern that starts with ! selects keys that are copied anyway, as in example.com/*,tmp-*,!tmp-a. "+
 			"A link Secret's annotation isthmus.io/export-exclude-labels overrides the patterns. "+
@@ -76,18 +78,18 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 		duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"),
 		"After a link Secret is deleted, wait for `DURATION` (10s to 168h) before deleting the objects "+
 			"that were written for the cluster. "+
-			"Isthmus waits for the same duration if more than half of a cluster's exports disappear at once.")
+			"If more than half of a cluster's exports disappear within a minute, Isthmus also delays the deletion.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
-		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of one cluster, linked or local. "+
+		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of each linked or local cluster. "+
 			"Lowering the limit does not delete the objects of existing exports. "+
 			"In a namespace with more than about 2,000 Services, Pods cannot start.")
 	parse(s, &o.maxPerLink, "max-exports-per-link", strconv.Itoa(plan.DefaultPerLink), exportLimit,
-		"Write at most `NUMBER` objects (1 to 5000) for the exports of one linked cluster. "+
-			"For all clusters together, Isthmus writes at most 5000 objects.")
+		"Write at most `NUMBER` objects (1 to 5000) for the exports of each linked cluster. "+
+			"Across all clusters, Isthmus writes at most 5000 objects.")
 	parse(s, &o.localExport.Federated, "local-federated-selector", "mirror.linkerd.io/federated=member", selects,
 		"Add the local Services that match this label `SELECTOR` to federated Services. "+
 			"An empty selector matches nothing. "+
-			"Linkerd's local service mirror accepts the same selector.")
+			"Linkerd's local service mirror has a setting for the same purpose.")
 	parse(s, &o.localExport.ExcludedLabels, "local-excluded-labels", "", excludes,
 		"Do not copy labels with these comma-separated `KEYS` from local Services. "+
 			"DOMAIN/* matches all keys of a domain.")
@@ -96,7 +98,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"DOMAIN/* matches all keys of a domain.")
 	parse(s, &o.multiclusterNamespace, "multicluster-namespace", "linkerd-multicluster", label,
 		"Set the `NAMESPACE` of Linkerd's multicluster extension. "+
-			"The extension keeps its Links and the Leases of its service mirrors in this namespace.")
+			"This namespace contains Linkerd's Links, and the Leases of Linkerd's service mirrors.")
 }
 
 func exportLimit(text string) (uint32, error) {

@@ -40,14 +40,14 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 			"region (clusters in the local cluster's region, see --region), "+
 			"remote (all linked clusters), any (all clusters), "+
 			"and the names of linked clusters (cluster/NAME if the name is also a term). "+
-			"Clients receive the first tiers that together have enough ready endpoints (see --min-ready). "+
-			"Endpoints that no tier includes are never served. To use all clusters, add the tier any at the end. "+
+			"Clients use the first tiers that together have enough ready endpoints (see --min-ready). "+
+			"Endpoints that no tier includes are never served. To use all clusters, end with the tier \"any\". "+
 			"A Service's annotation isthmus.io/prefer overrides the value. "+
 			"The annotations isthmus.io/min-ready, isthmus.io/return-after and isthmus.io/return-over "+
 			"override --min-ready, --return-after and --return-over.")
 	prefer("min-ready", o.preference.MinReady.String(),
-		"Add the next tier at once if the tiers in use have fewer than `NUMBER` ready endpoints. "+
-			"A percentage, such as 50%, refers to all endpoints of the tiers in use.")
+		"Add the next tier immediately if the tiers in use have fewer than `NUMBER` ready endpoints. "+
+			"A percentage, such as 50%, is a share of all endpoints in the tiers in use.")
 	prefer("return-after", "10s",
 		"Drop a tier once the tiers before it have had enough ready endpoints for `DURATION` (0s to 1h) "+
 			"without interruption.")
@@ -73,7 +73,7 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 			"Clusters whose link Secrets lack the annotation isthmus.io/network are on the network without a name.")
 	parse(s, &o.whenLost, "when-lost", "keep", standing("keep", "last-resort", "withdraw"),
 		"Apply this `ACTION` to a linked cluster whose API has been unreachable for --lost-after. "+
-			"The actions are keep (serve its endpoints), last-resort (serve them only as last resort), "+
+			"The actions are keep (serve its endpoints), last-resort (serve them only as a last resort), "+
 			"and withdraw (do not serve them until the API can be watched again). "+
 			"The safe choice is keep: the cluster may work although its API server is unreachable, "+
 			"and proxies detect unresponsive endpoints themselves. "+
@@ -91,7 +91,7 @@ func parseNetwork(text string) (string, error) { return text, clusterstore.Check
 func parseRegion(text string) (string, error) {
 	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {
 		return "", fmt.Errorf(
-			"use a region name as in the region label of Nodes: "+
+			"use the region name exactly as it appears in the region label of Nodes: "+
 				"at most %d letters, digits, dashes, dots and underscores, with a letter or digit at both ends",
 			validation.LabelValueMaxLength)
 	}

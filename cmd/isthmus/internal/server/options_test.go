@@ -135,7 +135,8 @@ func TestNotes(t *testing.T) {
 			[]note{
 				{
 					zap.ErrorLevel,
-					`--outbound-transport-mode is "x": using transparent; the other valid mode is transport-header`,
+					`--outbound-transport-mode is "x", but the only valid modes are transparent and ` +
+						`transport-header: using transparent`,
 				},
 			},
 		},
@@ -150,7 +151,9 @@ func TestNotes(t *testing.T) {
 		},
 		{
 			append(domains, "--log-format=xml"),
-			[]note{{zap.WarnLevel, `--log-format is "xml": using plain; the other valid format is json`}},
+			[]note{{
+				zap.WarnLevel, `--log-format is "xml", but the only valid formats are plain and json: using plain`,
+			}},
 		},
 		{
 			append(domains, `--meshed-http2-client-params={"keepAlive":{}}`),

@@ -91,7 +91,7 @@ func (r *reports) stalled(destination string) {
 	r.events.Add(adminapi.Event{
 		Kind:    adminapi.EventStall,
 		Object:  destination,
-		Text:    "a stream ended, because its proxy does not read updates",
+		Text:    "a stream ended because its proxy did not read updates",
 		Problem: true,
 	})
 }

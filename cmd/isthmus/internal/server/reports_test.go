@@ -153,7 +153,7 @@ func TestEvents(t *testing.T) {
 	if want := []string{
 		"cluster east true stale: gone", "gateway east false answers again",
 		"rotation local false new credentials are in use",
-		"stall web.shop.svc.cluster.local:80 true a stream ended, because its proxy does not read updates",
+		"stall web.shop.svc.cluster.local:80 true a stream ended because its proxy did not read updates",
 		"standing east false withdrawn: lost",
 		"tier shop/web false clients use fewer tiers: any (why)",
 		"tier shop/web true clients in zone a use more tiers: any, last-resort (why)",
