@@ -116,7 +116,7 @@ func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 	if text := asked.Get("address"); text != "" {
 		ip, err := netip.ParseAddr(text)
 		if err != nil || ip.Zone() != "" {
-			return q, errors.New("address is not an IP address: use an address such as 10.0.0.1")
+			return q, errors.New("the address parameter is not an IP address: use an address such as 10.0.0.1")
 		}
 		q.Addr = ip.Unmap()
 	}

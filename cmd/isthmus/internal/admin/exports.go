@@ -211,11 +211,11 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 		"cluster", "kind")
 	refused := gauges("isthmus_exports_refused",
 		"Exports for which nothing is written, by reason. "+
-			"The reason is the state of the export (see docs/exports.md), with _ instead of blanks.",
+			"The reason is the state of the export (see docs/exports.md), with underscores instead of spaces.",
 		"cluster", "reason")
 	held := gauges("isthmus_exports_held",
-		"Objects that Isthmus deletes after --unlinked-after, because their export no longer exists. "+
-			"The label cluster is empty if the cluster is no longer linked.", "cluster")
+		"Objects that Isthmus will delete once --unlinked-after has passed, because their export no longer exists. "+
+			"The cluster label is empty if the cluster is no longer linked.", "cluster")
 	written := gauges("isthmus_written_services", "Services that Isthmus has written for exports.", "kind")
 	conflicts := gauges("isthmus_export_conflicts", "Differences between exports with the same name.", "kind", "reason")
 	pending := gauges("isthmus_exports_pending",
