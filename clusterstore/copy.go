@@ -230,7 +230,7 @@ func (c *linkCopy) serve() {
 		return
 	}
 	c.served = true
-	l.log.Warn("cluster is served from a copy: its API cannot be reached", zap.Time("lost", c.of.Lost))
+	l.log.Warn("cluster is served from a copy of its cache: its API cannot be reached", zap.Time("lost", c.of.Lost))
 	l.setState(cluster.Stale, l.next.problem(l.next.noteHealth()))
 	l.since = c.of.Lost
 }

@@ -311,7 +311,7 @@ func TestEditsDoNotExtendPatience(t *testing.T) {
 // TestCopyAfterCorrection checks that a copy that could not be used is loaded after the Secret names
 // the copied cluster.
 func TestCopyAfterCorrection(t *testing.T) {
-	const problem = "connection refused; the copy of the cluster cannot be used: it is of another cluster, at "
+	const problem = "connection refused; the saved cache of the cluster cannot be used: it is of another cluster, at "
 	t.Run("server", func(t *testing.T) {
 		elsewhere := func(token string) *corev1.Secret {
 			s := secret("s", "east", token, 0)
@@ -381,7 +381,7 @@ func TestUnusableCopies(t *testing.T) {
 				reason := "connection refused"
 				if x.why != "" {
 					logged = append([]string{"the copy of a cluster cannot be used"}, logged...)
-					reason += "; the copy of the cluster cannot be used: " + x.why
+					reason += "; the saved cache of the cluster cannot be used: " + x.why
 				}
 				e.logged(logged...)
 				if st := e.store.Status()[0]; st.Reason != reason {

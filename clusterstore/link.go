@@ -504,7 +504,7 @@ func (l *link) whyNotWait(serving, next cluster.Health) string {
 		return "the API server no longer accepts the old credentials"
 	case !l.next.isBetter(maxStale):
 	case !overBudget(serving): // otherwise the successor has the same memory cap, and no advantage
-		return fmt.Sprintf("the cluster has been stale for %v with the old credentials", maxStale)
+		return fmt.Sprintf("with the old credentials, the cluster has been stale for %v", maxStale)
 	}
 	return ""
 }
@@ -592,7 +592,7 @@ func (l *link) logStanding() {
 	case s.lostSince.IsZero():
 		why = "not cordoned, and its API is watched"
 	default:
-		why = "not cordoned, and in service according to when-lost and lost-after"
+		why = "not cordoned, and when-lost and lost-after keep the cluster in service"
 	}
 	l.log.Info(
 		"standing of a cluster changed",

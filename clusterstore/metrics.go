@@ -12,7 +12,7 @@ import (
 // with their clusters.
 var (
 	sizeDesc = prometheus.NewDesc("cluster_store_size",
-		"Number of linked clusters with a usable link Secret, in any state.", nil, nil)
+		"Number of linked clusters, in any state, that have a usable link Secret.", nil, nil)
 	secretsDesc = prometheus.NewDesc("isthmus_link_secrets",
 		"Number of link Secrets, usable or not.", nil, nil)
 	rotationDesc = prometheus.NewDesc("isthmus_cluster_rotation_failing",

@@ -276,7 +276,7 @@ func TestLost(t *testing.T) {
 		}
 		if want := []any{
 			"east in-service to withdrawn: lost for 2m0s",
-			"east withdrawn to in-service: not cordoned, and in service according to when-lost and lost-after",
+			"east withdrawn to in-service: not cordoned, and when-lost and lost-after keep the cluster in service",
 			"east in-service to last-resort: lost for 4m0s",
 			"east last-resort to in-service: not cordoned, and its API is watched",
 		}; !slices.Equal(reasons, want) {

@@ -99,7 +99,7 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 		st.CopyOf = v.copy.of.Lost
 		st.Reason = "from a copy of " + st.CopyOf.UTC().Format(time.RFC3339) + ": " + st.Reason
 	case v.copy.problem != nil:
-		st.Reason += "; the copy of the cluster cannot be used: " + v.copy.problem.Error()
+		st.Reason += "; the saved cache of the cluster cannot be used: " + v.copy.problem.Error()
 		st.Reason = strings.TrimPrefix(st.Reason, "; ")
 	}
 	switch {

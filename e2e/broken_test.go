@@ -572,7 +572,7 @@ var faults = []fault{
 			},
 			{
 				"failure link-state north: it is unreachable: endpointslices: .* is forbidden: .*",
-				"see the checks api and rights, .*",
+				"see the api and rights checks, .*",
 			},
 		},
 	}, {
@@ -779,7 +779,7 @@ var faults = []fault{
 			"orders-federated --address 10.245.0.21",
 			"10.245.0.21:8080",
 			"not-ready",
-			[]string{`not-ready +Pod shop/orders-1`, `kubectl describe pod in its cluster`},
+			[]string{`not-ready +Pod shop/orders-1`, `run kubectl describe pod in the Pod's cluster`},
 		},
 	},
 }

@@ -119,7 +119,7 @@ func (w *copyWriter) check(more, items int) error {
 	case w.size+more > w.limit:
 		return fmt.Errorf("its copy would be larger than %d MiB", w.limit>>20)
 	case items > maxItems:
-		return fmt.Errorf("a list in the copy of the cluster would exceed %d MiB before compression", maxItems>>20)
+		return fmt.Errorf("a list in the saved cache would exceed %d MiB before compression", maxItems>>20)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // errCopied is the Health.Err of a cluster that is read from a copy.
 var errCopied = errors.New("the API server has not been reached since this replica started, " +
-	"so a copy of the cluster is served")
+	"so a copy of the cluster's cache is served")
 
 // If the cluster has synced from the copy, adjust reports in the given Health that the cluster is
 // stale. The receiver may be nil.

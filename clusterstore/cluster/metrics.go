@@ -94,7 +94,7 @@ var (
 		"Number of objects whose current version exceeds a limit and is not used. The previous version stays in use.",
 		"resource")
 	unreadDesc = desc("isthmus_cluster_kind_unread",
-		"1 if a kind of object in a serving cluster could not be listed yet. Otherwise, the series is absent.",
+		"1 if a cluster is served although a kind of object has never been listed. Otherwise, the series is absent.",
 		"resource", "reason")
 	cacheDescs = newCacheDescs()
 )

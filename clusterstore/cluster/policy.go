@@ -151,12 +151,12 @@ func (p *policy) excess() (excess, string) {
 	case p.used.cost > maxPolicy:
 		return costly, fmt.Sprintf("the %d Servers that make ports opaque have a total cost of %d "+
 			"(each Server costs 1, plus 1 for each key and value in its selectors), but the limit is %d: "+
-			"Servers beyond the limit, in order of their names, do not make ports opaque; "+
+			"Isthmus evaluates the Servers in alphabetical order, and ignores those beyond the limit; "+
 			"use fewer Servers or shorter selectors",
 			len(p.servers), p.used.cost, maxPolicy)
 	case p.lacking:
 		return manyOpaque, fmt.Sprintf("the opaque ports of Pods in the namespace need more than %d MiB of memory: "+
-			"Servers do not make ports of additional Pods opaque; "+
+			"for Pods beyond the limit, Isthmus ignores the Servers; "+
 			"give more Pods the same opaque ports, or make fewer ports opaque", maxOpaqueBytes>>20)
 	}
 	return noExcess, ""

@@ -267,7 +267,7 @@ func TestRemembered(t *testing.T) {
 	}
 	first := check("at first")
 	if list := w.Health().Unusable; len(list) != 1 ||
-		!strings.Contains(list[0], "Servers do not make ports of additional Pods opaque") {
+		!strings.Contains(list[0], "for Pods beyond the limit, Isthmus ignores the Servers") {
 		t.Errorf("reported: %q", list)
 	}
 	fits := slices.IndexFunc(

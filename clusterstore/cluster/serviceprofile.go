@@ -326,7 +326,7 @@ var (
 	errEmpty = errors.New("no field is set")
 	// errEmptyStatus describes a condition that proxies ignore. A status without bounds does not
 	// make a ServiceProfile unusable.
-	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max, so proxies ignore it")
+	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max, so proxies ignore this status")
 )
 
 // messageSide specifies whether a condition applies to requests or responses.

@@ -224,7 +224,7 @@ func TestOneStatus(t *testing.T) {
 	of := func(kind federation.MatchKind, sub ...federation.Match) federation.Match {
 		return federation.Match{Kind: kind, Sub: sub}
 	}
-	const ignored = `routes[0] "r": responseClasses: a status has neither min nor max, so proxies ignore it`
+	const ignored = `routes[0] "r": responseClasses: a status has neither min nor max, so proxies ignore this status`
 	for condition, want := range map[string]struct {
 		match   federation.Match
 		problem string

@@ -302,7 +302,7 @@ func TestCheckReplicas(t *testing.T) {
 		t,
 		expectation{
 			"cordon gone --yes", 0,
-			"every replica has applied the change: endpoints of gone are removed at once from all services", "",
+			"every replica has applied the change: endpoints of gone are removed immediately from all services", "",
 		},
 	)
 
@@ -321,7 +321,7 @@ func TestCheckReplicas(t *testing.T) {
 			"uncordon gone --yes --timeout 2s",
 			1,
 			"updated link Secret",
-			"linkerd/isthmus-2: it has no link with this name: does it read link Secrets in namespace linkerd",
+			"linkerd/isthmus-2: the link is missing: does the replica read link Secrets in namespace linkerd",
 		},
 		expectation{"cordon gone --yes --pod isthmus-1", 0, "every replica has applied the change", ""},
 	)

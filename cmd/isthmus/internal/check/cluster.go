@@ -200,7 +200,7 @@ func (l *clusterCheck) checkState() {
 		add(Warning, text, "the cluster was linked just now: wait up to half a minute")
 	default:
 		add(Failure, text,
-			"see the checks api and rights, and run isthmus clusters "+
+			"see the api and rights checks, and run isthmus clusters "+
 				"to see which objects cannot be read, and since when")
 	}
 	if out && l.State != adminapi.Ready {

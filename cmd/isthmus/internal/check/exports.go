@@ -46,7 +46,7 @@ func checkExports(r *report, s *Input) {
 			"allow Isthmus to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
 	case x.LeaseError != "":
 		add(Warning, "the Lease that elects the writer of Services for exports cannot be used: "+x.LeaseError,
-			"grant the permissions for leases in manifests/install/rbac.yaml")
+			"grant the permissions for leases (see manifests/install/rbac.yaml)")
 	case x.Mode == "plan":
 		add(OK, fmt.Sprintf("with --exports=on, %d Services would be created, updated or deleted for exports",
 			x.Pending), "")
@@ -74,7 +74,7 @@ func checkExports(r *report, s *Input) {
 				"but exports by label work)",
 			"kubectl apply -k manifests/install/exports; or set --export-sources=labels")
 	case x.MCS == "none":
-		add(OK, "ServiceExports are not imported, because this cluster does not serve the kinds of the MCS-API; "+
+		add(OK, "ServiceExports are not imported, because the local cluster does not serve the MCS-API; "+
 			"exports by label work",
 			"to import them, see docs/mcs.md; otherwise set --export-sources=labels")
 	}
@@ -107,14 +107,14 @@ func checkWriter(r *report, s *Input) {
 	switch w := s.Writer; {
 	case w.LeaseError != "":
 		add(Warning, "the Lease that elects the writer of EndpointSlices cannot be used: "+w.LeaseError,
-			"grant the permissions for leases in manifests/install/rbac.yaml")
+			"grant the permissions for leases (see manifests/install/rbac.yaml)")
 	case w.Holder == "":
 		add(Warning, "no replica holds the Lease for writing EndpointSlices",
 			"a Lease without a holder is normal for a few seconds after a replica stops; "+
 				"if the warning persists, run isthmus clusters to see why")
 	case w.Error != "":
 		add(Warning, "EndpointSlices for ExternalWorkloads cannot be written: "+w.Error,
-			"grant the permissions for endpointslices in manifests/install/rbac.yaml")
+			"grant the permissions for endpointslices (see manifests/install/rbac.yaml)")
 	default:
 		add(OK, "EndpointSlices for ExternalWorkloads are written by "+w.Holder, "")
 	}
@@ -125,8 +125,8 @@ func checkCopies(r *report, s *Input) {
 		return
 	}
 	const effect = "newly started replicas do not serve a linked cluster whose API is unreachable"
-	grant := "grant the permissions for configmaps and leases from manifests/install/rbac.yaml or, in Linkerd's " +
-		"place, apply manifests/linkerd/cache"
+	grant := "grant the permissions for configmaps and leases (see manifests/install/rbac.yaml); " +
+		"if Isthmus runs in Linkerd's place, apply manifests/linkerd/cache"
 	switch c := s.Copies; {
 	case c.Off:
 		r.about(SectionReplicas, Copies, "")(OK, "caches of stale clusters are not copied (--cache-max-age=0)", "")

@@ -23,7 +23,7 @@ func TestExports(t *testing.T) {
 			[]string{"ok: there are no exports to write Services for"}},
 		"no imports": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}},
 			[]string{"ok: there are no exports to write Services for",
-				"ok: ServiceExports are not imported, because this cluster does not serve the kinds of the MCS-API; " +
+				"ok: ServiceExports are not imported, because the local cluster does not serve the MCS-API; " +
 					"exports " +
 					"by label work"}},
 		"no leader": {&adminapi.ExportsSummary{ExportsWriter: on, Pending: 2},

@@ -75,7 +75,7 @@ func Judge(s Input) []Result {
 
 func checkSecrets(r *report, s *Input) {
 	add := r.about(sectionLinks, LinkSecrets, "")
-	grant := "grant the permissions for secrets from manifests/install/rbac.yaml in namespace " + s.Secrets.Namespace
+	grant := "grant the permissions for secrets (see manifests/install/rbac.yaml) in namespace " + s.Secrets.Namespace
 	switch why := s.Secrets.Reason; {
 	case why == "" && s.Secrets.Listed:
 		add(OK, fmt.Sprintf("link Secrets can be read: there are %d", len(s.Clusters.Clusters)), "")
@@ -97,7 +97,8 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	switch {
 	case c.SecretRefused != "" && c.API != nil:
 		why := c.Cluster + ": " + c.SecretRefused
-		add(Failure, "the Secret cannot be used, so Isthmus continues to use the previous version for cluster "+why,
+		add(Failure, "the current version of the Secret cannot be used; "+
+			"the previous version stays in use for cluster "+why,
 			"undo the last change: kubectl describe "+secret)
 	case c.SecretRefused != "":
 		add(Failure, "cannot be used: "+c.SecretRefused,
@@ -117,7 +118,7 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	}
 	for _, field := range c.Ignored {
 		add(Warning, "links cluster "+c.Cluster+" by a kubeconfig with "+field+": it is ignored",
-			"remove the field, or correct its spelling and its indentation")
+			"remove the field, or correct its spelling or indentation")
 	}
 	for _, why := range c.Unread {
 		add(Failure, why,

@@ -40,7 +40,8 @@ func TestJudge(t *testing.T) {
 				Resource: "externalworkloads.workload.linkerd.io", Status: 403},
 				{Verb: "list", Resource: "jobs.batch", Status: 403}}
 		}, []string{
-			"warning rights east: not permitted: list jobs.batch (endpoint labels do not name the cluster's CronJobs)",
+			"warning rights east: not permitted: list jobs.batch " +
+				"(metric labels of endpoints omit the cluster's CronJobs)",
 			"failure rights local: not permitted: watch pods (replicas do not become ready)",
 		}},
 		"an optional right": {func(_, east *adminapi.Cluster, _ *Input) {
@@ -64,8 +65,8 @@ func TestJudge(t *testing.T) {
 			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io",
 				Status: 403}, {Verb: "get", Resource: "servers.policy.linkerd.io", Status: 404},
 				{Verb: "list", Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
-		}, []string{"warning rights local: not permitted: list servers.policy.linkerd.io (Servers do not make ports " +
-			"opaque); list externalworkloads.workload.linkerd.io (ExternalWorkloads are not served)",
+		}, []string{"warning rights local: not permitted: list servers.policy.linkerd.io (opaque ports in " +
+			"Servers have no effect); list externalworkloads.workload.linkerd.io (ExternalWorkloads are not served)",
 			"warning crds local: not installed: servers.policy.linkerd.io"}},
 		"credentials that are refused now": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.State, east.Reason = adminapi.Stale, "pods: Unauthorized"
@@ -137,8 +138,8 @@ func TestJudge(t *testing.T) {
 			_ *Input) {
 			east.SecretRefused = "no kubeconfig"
 		},
-			[]string{"failure link-secret link-east: the Secret cannot be used, so Isthmus continues to use the " +
-				"previous version for cluster east: no kubeconfig"}},
+			[]string{"failure link-secret link-east: the current version of the Secret cannot be used; " +
+				"the previous version stays in use for cluster east: no kubeconfig"}},
 		"a token": {func(_, east *adminapi.Cluster, _ *Input) {
 			east.API.Expiry = &adminapi.Expiry{What: "token", At: time.Unix(0, 0)}
 		},

@@ -65,8 +65,8 @@ func TestServiceChecks(t *testing.T) {
 			Service:  "shop/odd",
 			Failures: []adminapi.Failure{{Where: "service", Since: time.Unix(0, 0), Panics: 2, Panic: "boom"}},
 		}, nil, []string{
-			"failure updates shop/odd: because of a bug in Isthmus, " +
-				"an update has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
+			"failure updates shop/odd: a bug in Isthmus has made " +
+				"an update panic 2 times since 1970-01-01T00:00:00Z (service: boom); " +
 				"clients keep the data that they received before the first panic"}},
 		"addresses": {twice, nil, []string{
 			"warning addresses shop/web: port 80: " +

@@ -225,7 +225,8 @@ func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 		links = append(links, clusterTroubles(&c)...)
 	}
 	for _, r := range p.Refused {
-		line := fmt.Sprintf("%s: %s refused: %d outside its address ranges, and %d at addresses of the local cluster",
+		line := fmt.Sprintf("%s: %s refused: "+
+			"%d outside the cluster's address ranges, and %d at addresses of the local cluster",
 			r.Cluster, text.Count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
 		links = append(links, withExamples(line, r.Examples))
 	}

@@ -36,7 +36,7 @@ func explainCommand() cli.Command {
 	return o.command(cli.Command{
 		Use:     "explain AUTHORITY",
 		Example: "web.shop.svc.cluster.local:80",
-		Summary: "show every address of a service, and why clients receive it or not",
+		Summary: "show every address of a service, and why clients do or do not receive it",
 		Intro:   explainIntro,
 		Ending:  explainEnding,
 		OneOf:   [][2]string{{"token", "node"}},
@@ -342,7 +342,7 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 		ports = "no gateway of the cluster has a known address: run isthmus clusters to see why"
 	case n.undeclared:
 		ports = "the member's Service does not declare the port, " +
-			"and Services that Isthmus writes use only declared ports"
+			"and Services that Isthmus writes have only declared ports"
 	case len(m.Ports) > 0:
 	case n.served > 0:
 		ports = "the Service does not declare the port, so clients connect to the same port number on the Pods"
@@ -471,39 +471,40 @@ var verdicts = map[string]verdictWords{
 	served: {"clients get it", ""},
 	"no-such-service": {"the cluster has no such Service, or the Service has type ExternalName",
 		"create the Service in that cluster, or remove the cluster from the definition"},
-	"no-such-port": {"its EndpointSlice does not contain the port with protocol TCP",
+	"no-such-port": {"the EndpointSlice does not contain the port with protocol TCP",
 		"check that a container of the Pod has a TCP port with the name of the Service's targetPort, " +
-			"and that the slice belongs to the Service: kubectl get service,endpointslice,pod -o yaml"},
+			"and that the EndpointSlice belongs to the Service: kubectl get service,endpointslice,pod -o yaml"},
 	"terminating": {"it is not ready, and is terminating", ""},
-	"not-ready":   {"it is not ready", "find out why the Pod is not ready: kubectl describe pod in its cluster"},
-	"stands-for-something-else": {"its targetRef names neither a Pod nor an ExternalWorkload",
+	"not-ready": {"it is not ready",
+		"find out why the Pod is not ready: run kubectl describe pod in the Pod's cluster"},
+	"stands-for-something-else": {"the targetRef of the address names neither a Pod nor an ExternalWorkload",
 		"correct or remove targetRef in the EndpointSlice"},
-	"unusable-text": {"it is invalid, or contains a string that cannot be sent to proxies",
+	"unusable-text": {"the endpoint is invalid, or contains a string that cannot be sent to proxies",
 		"in the EndpointSlice and the Pod's labels, look for strings that are too long or not UTF-8"},
-	"not-routable": {"other hosts cannot reach it: " +
-		"it is an unspecified, loopback, link-local or multicast address, 255.255.255.255, or in 0.0.0.0/8",
+	"not-routable": {"other hosts cannot reach the address, " +
+		"which is unspecified, loopback, link-local, multicast, 255.255.255.255 or in 0.0.0.0/8",
 		"correct the writer of the EndpointSlice"},
 	"pod-not-known": {"Isthmus cannot find the Pod or ExternalWorkload of this address",
 		"check that the Pod or ExternalWorkload exists in its cluster, " +
 			"and run isthmus clusters to see whether the link is allowed to read such objects"},
 	"unusable":    {"its ExternalWorkload cannot be used", "correct the ExternalWorkload"},
-	behindGateway: {"its cluster is on another network, so clients reach it through the cluster's gateways", ""},
+	behindGateway: {"the cluster is on another network, so clients reach its Pods through its gateways", ""},
 	"gateway-dead": {"the gateway does not respond to probes, but another gateway of its cluster does",
 		"run isthmus clusters to see why the gateway does not respond"},
 	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
 		"check the Service's Pods in that cluster"},
 	portUndeclared: {
-		"the member's Service does not declare the TCP port, and Services that Isthmus writes use only declared ports",
+		"the member's Service does not declare the TCP port, and Services that Isthmus writes have only declared ports",
 		"declare the port with protocol TCP in the Service of that cluster"},
 	"just-changed": {"it has just changed", "run the command again"},
 	"outside-ranges": {"the link may not offer it",
 		"if the address is in the cluster's Pod network, correct the address ranges in the link Secret"},
 	"owned-by-local-cluster": {"the local cluster uses the same address",
 		"resolve the overlap: clients can reach only one of two clusters whose networks overlap"},
-	"cluster-cordoned": {"its cluster is cordoned", "end the cordon if it is not intended"},
-	"cluster-lost": {"its cluster is withdrawn, because its API cannot be watched",
+	"cluster-cordoned": {"the cluster is cordoned", "end the cordon if it is not intended"},
+	"cluster-lost": {"the cluster is withdrawn, because its API cannot be watched",
 		"run isthmus clusters to see why"},
-	"taken": {"an earlier member or slice already offers the same address",
+	"taken": {"an earlier member or EndpointSlice already offers the same address",
 		"if different Pods have this address, resolve the overlap of the clusters' networks"},
 	"other-instance": {"it does not have the requested hostname", ""},
 	"other-node": {"internalTrafficPolicy keeps traffic on the client's node",
@@ -511,10 +512,11 @@ var verdicts = map[string]verdictWords{
 	"in-no-tier": {"no tier of the preference names it",
 		`to use the address, add a tier such as "any" to isthmus.io/prefer`},
 	"tier-not-in-use": {"its tier is not needed now", ""},
-	"hinted-to-other-zones": {"its hints do not include the client's zone",
+	"hinted-to-other-zones": {"the endpoint's hints do not include the client's zone",
 		"hints keep traffic within a zone; to change this, find out what writes the hints, " +
 			"or remove trafficDistribution and service.kubernetes.io/topology-mode from the Service"},
-	"hinted-to-other-nodes": {"its hints do not include the client's node, but the hints of another endpoint do",
+	"hinted-to-other-nodes": {
+		"the endpoint's hints do not include the client's node, but the hints of another endpoint do",
 		"hints keep traffic on a node; " +
 			"to change this, remove trafficDistribution from the Service, or find out what writes the hints"},
 	"ipv6-off": {"Isthmus does not serve IPv6 addresses",
@@ -526,11 +528,12 @@ var ofNode = map[string]bool{"other-node": true, "hinted-to-other-nodes": true, 
 
 var stateRemedies = map[string]string{
 	"unlinked": "no link Secret names the cluster: link the cluster, or remove it from the definition",
-	"rejected": "its link Secret is unusable: correct the Secret",
+	"rejected": "the link Secret of the cluster is unusable: correct the Secret",
 	"pending":  "Isthmus has not read the cluster yet: run the command again in a few seconds",
-	"unreachable": "its API has never responded: run isthmus clusters to see why, " +
+	"unreachable": "the API of the cluster has never responded: run isthmus clusters to see why, " +
 		"and check the server and the credentials in the link Secret",
-	"stale": "its API has stopped responding, but its endpoints stay in use: run isthmus clusters to see why",
+	"stale": "the API of the cluster has stopped responding, but the cluster's endpoints stay in use: " +
+		"run isthmus clusters to see why",
 }
 
 const explainIntro = `isthmus explain shows every address in the EndpointSlices of a service, in all its clusters.

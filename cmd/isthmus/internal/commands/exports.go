@@ -170,7 +170,7 @@ func (s *exportsState) writer() string {
 	case w.Mode == "plan":
 		return "nothing is written (--exports=plan)"
 	case w.LeaseError != "":
-		return "the Lease that elects the writing replica cannot be used: " + w.LeaseError
+		return "the Lease that elects the writer of Services cannot be used: " + w.LeaseError
 	case w.Leading:
 		return "written by " + w.Identity
 	case w.Holder != "":

@@ -94,7 +94,7 @@ func (s *getState) apply(u *pb.Update) error {
 		s.bytes = 0
 		return nil
 	}
-	return errors.New("a message other than add, remove and no_endpoints")
+	return errors.New("a message other than add, remove or no_endpoints")
 }
 
 func (s *getState) started() bool { return s.known }
@@ -143,7 +143,7 @@ func (s *getState) add(set *pb.WeightedAddrSet, limit int) error {
 
 func (s *getState) remove(set *pb.AddrSet) error {
 	if !s.known {
-		return errors.New("a remove message before the first add message, which proxies ignore")
+		return errors.New("a remove message that proxies ignore, because no add message preceded it")
 	}
 	var bad error
 	for _, a := range set.GetAddrs() {

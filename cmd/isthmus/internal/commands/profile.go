@@ -56,7 +56,8 @@ func (p *profileState) started() bool { return p.DestinationProfile != nil }
 func (p *profileState) apply(m *pb.DestinationProfile) error {
 	sent, err := messageJSON(m)
 	if err != nil {
-		return errors.New("a profile that cannot be encoded as JSON and is ignored: a duration may be out of range")
+		return errors.New("a profile that is ignored, because it cannot be encoded as JSON: " +
+			"a duration may be out of range")
 	}
 	*p = profileState{DestinationProfile: m, sent: sent}
 	if m.GetEndpoint() != nil {

@@ -207,7 +207,7 @@ type codeMeanings map[codes.Code]string
 // explainEnd returns an error that says why a stream ended and how a proxy reacts.
 func (m codeMeanings) explainEnd(from reach.Replica, err error) error {
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s ended the stream without an error: a proxy opens a new stream", from)
+		return fmt.Errorf("%s ended the stream without an error: a proxy would open a new stream", from)
 	}
 	s := status.Convert(err)
 	return fmt.Errorf("%s: %s\n  %s", s.Code(), Printable(s.Message()), m.explain(s.Code(), from))
@@ -226,7 +226,7 @@ func (m codeMeanings) explain(c codes.Code, from reach.Replica) string {
 			text = "; " + text
 		}
 		return fmt.Sprintf("Possible causes: no server responds at %s (%s); "+
-			"the replica is shutting down, or closes old connections (--max-connection-age)%s.",
+			"the replica is shutting down, or is closing old connections (--max-connection-age)%s.",
 			from, running, text) + again
 	case ok:
 		return text

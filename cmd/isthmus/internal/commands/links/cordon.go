@@ -39,7 +39,7 @@ func cordonCommand() cli.Command {
 		s.BoolVar(&o.lastResort, "last-resort", false,
 			"Keep the endpoints in services that have no other ready endpoints.")
 		s.BoolVar(&o.force, "force", false,
-			"Cordon the cluster even if a service loses all its endpoints, or if the effect cannot be determined.")
+			"Cordon the cluster even if a service would lose all its endpoints or the effect cannot be determined.")
 		o.flags(s)
 	})
 }
@@ -64,7 +64,7 @@ func (o *cordonOptions) command(v cli.Command, flags func(*pflag.FlagSet)) cli.C
 
 func (o *cordonOptions) flags(s *pflag.FlagSet) {
 	s.DurationVar(&o.over, "over", 0,
-		"Spread the change over this `DURATION`, up to 1h. Zero applies the change at once.")
+		"Spread the change over this `DURATION`, up to 1h. Zero applies the change immediately.")
 	s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask for confirmation.")
 	s.BoolVar(&o.dryRun, "dry-run", false, "Show the effect on each service without changing anything.")
 	o.ClusterFlags(s, "context")
@@ -170,7 +170,7 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 type aim struct {
 	standing   string
 	annotation any    // isthmus.io/cordon of the link Secret; nil removes it
-	does       string // what happens to the endpoints; %s is "at once" or "over DURATION"
+	does       string // what happens to the endpoints; %s is "immediately" or "over DURATION"
 	title      string // title of the list of services; %s is the cluster
 }
 
@@ -188,7 +188,7 @@ func (o *cordonOptions) aim() aim {
 }
 
 func (o *cordonOptions) effect() string {
-	speed := "at once"
+	speed := "immediately"
 	if o.over > 0 {
 		speed = fmt.Sprintf("over %v", o.over)
 	}
@@ -228,7 +228,7 @@ func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *c
 // lacks returns the reason why a replica's page does not show the change yet. A page shows the
 // change if it contains the new standing or the written version of the Secret.
 func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (why string) {
-	why = "it has no link with this name: does it read link Secrets in namespace " + o.Namespace + "?"
+	why = "the link is missing: does the replica read link Secrets in namespace " + o.Namespace + "?"
 	for _, c := range page.Clusters {
 		if c.Cluster != o.name || c.Standing == "" {
 			continue

@@ -90,7 +90,7 @@ func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 		"`FILE` with the certificate authority of the API server, in PEM format. "+
 			"The default is the authority in the existing link or, for a new link, in your kubeconfig.")
 	s.StringVar(&o.trustDomain, "trust-domain", "",
-		"Trust `DOMAIN` of the cluster's Linkerd. The default is the domain in the existing link. "+
+		"Trust `DOMAIN` of Linkerd in the cluster. The default is the domain in the existing link. "+
 			"For a new link, the default is the domain in the cluster's ConfigMap linkerd-config. "+
 			"Without this ConfigMap, the default is "+defaultDomain+".")
 	s.StringVar(&o.clusterDomain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. "+
@@ -284,8 +284,8 @@ func (o *linkOptions) awaitLink(
 				}
 				return describeCluster(&c), nil
 			}
-			return fmt.Sprintf("it has no link Secret %s: does it read link Secrets in namespace %s?", written.Name,
-				written.Namespace), nil
+			return fmt.Sprintf("link Secret %s is missing: does the replica read link Secrets in namespace %s?",
+				written.Name, written.Namespace), nil
 		})
 	return with > 0 && without == 0, err
 }

@@ -205,7 +205,7 @@ func (o *unlinkOptions) readThere(
 
 func (o *unlinkOptions) question(local, linked *cluster, links []corev1.Secret) string {
 	text := fmt.Sprintf("Unlink %s from %s? "+
-		"All endpoints in the unlinked cluster are removed from all services at once.", o.name, local.title)
+		"All endpoints in the unlinked cluster are removed from all services immediately.", o.name, local.title)
 	if len(links) == 0 {
 		text = fmt.Sprintf("There is no link %s in %s.", o.name, local.title)
 	}
@@ -311,7 +311,7 @@ func revoke[T metav1.Object](ctx context.Context, w *work, c *cluster, of resour
 	return deleteObject(ctx, w, c, title, o, of.Delete)
 }
 
-const unlinkIntro = `isthmus unlink removes a link. Isthmus drops the cluster's endpoints at once. With --revoke,
+const unlinkIntro = `isthmus unlink removes a link. Isthmus drops the cluster's endpoints immediately. With --revoke,
 the command then deletes the objects that isthmus link created in the linked cluster: the
 link's tokens, the ServiceAccount and its permissions. The ServiceAccount stays while any
 other Secret contains one of its tokens, because another link may use that token.
