@@ -61,7 +61,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		late: newCounter("isthmus_first_frame_timeouts_total",
 			"Number of Get streams that began without some clusters, because these clusters took too long to sync."),
 		workloadUpdates: newCounter("workload_updates",
-			"Number of changes to profiles that GetProfile streams receive for endpoints or unknown addresses."),
+			"Number of changes to the profiles of endpoints and unknown addresses, counted once per stream."),
 		propagation: &propagation{
 			table:     s.table,
 			byCluster: make(map[federation.ClusterName]prometheus.Histogram),
