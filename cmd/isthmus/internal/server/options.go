@@ -185,7 +185,7 @@ func (o *options) localFlags(s *pflag.FlagSet) {
 func (o *options) linkedFlags(s *pflag.FlagSet) {
 	parse(s, &o.clusterMemory, "cluster-memory", "", quantity(minClusterMemory),
 		"Limit the estimated memory of each linked cluster's cache to `QUANTITY`, such as 64Mi. "+
-			"While a cluster is being listed, it may use twice this amount. "+
+			"While Isthmus lists a cluster, the cache may use twice this amount. "+
 			"If a cluster exceeds the memory cap, its old cache is served as stale until the cluster fits again. "+
 			"The local cluster has no memory cap. "+
 			"The default is a quarter of the usable memory, but at most 256Mi. "+

@@ -64,7 +64,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 		"Let linked clusters export to the namespaces that match these comma-separated `PATTERNS`, "+
 			"in which * matches any characters. "+
 			"A leading ! excludes the namespaces that match the rest of the pattern. "+
-			"Every other namespace must match at least one pattern. "+
+			"All other namespaces must match at least one pattern. "+
 			"A link Secret's annotation isthmus.io/export-namespaces overrides the patterns. "+
 			"The namespaces set by --controller-namespace and --multicluster-namespace are always excluded.")
 	parse(s, &o.excludeLabels, "export-exclude-labels", "", plan.ParseKeyPatterns,
