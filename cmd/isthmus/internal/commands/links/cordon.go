@@ -75,7 +75,7 @@ func (o *cordonOptions) check(p cli.Process) (err error) {
 	o.name = p.Args[0]
 	if o.name == "local" {
 		return cli.Usagef("the local cluster has no link: " +
-			"to cordon it, set --cordon-local=true or --cordon-local=last-resort on isthmus gateway")
+			"to cordon this cluster, set --cordon-local=true or --cordon-local=last-resort on isthmus gateway")
 	}
 	if o.over < 0 || o.over > clusterstore.MaxCordonOver {
 		return cli.Usagef("--over is %v: use a duration from 0s to %v", o.over, clusterstore.MaxCordonOver)

@@ -82,7 +82,7 @@ func (l *linking) preview(w *work) error {
 	s := l.content.server
 	if s.loopback() {
 		w.warn("the API server's address %s belongs to your own machine: "+
-			"replicas on other machines cannot reach it (--server)", s)
+			"replicas on other machines cannot reach this address (--server)", s)
 	}
 	if l.linked.kube.Proxy != nil && l.o.server == "" {
 		w.warn("you reach %s through a proxy, but links cannot use proxies: replicas must reach %s directly (--server)",
