@@ -61,7 +61,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		late: newCounter("isthmus_first_frame_timeouts_total",
 			"Number of Get streams that began without some clusters, because these clusters took too long to sync."),
 		workloadUpdates: newCounter("workload_updates",
-			"Number of changes to the profiles of endpoints and unknown addresses, counted once per stream."),
+			"Number of profile changes for endpoints and unknown addresses, while GetProfile streams watched them."),
 		propagation: &propagation{
 			table:     s.table,
 			byCluster: make(map[federation.ClusterName]prometheus.Histogram),
