@@ -216,7 +216,7 @@ func sortCredentials(list []*credentials) {
 // pick returns the credentials to use for a cluster, or nil if none are valid. The list contains
 // all credentials of the cluster, oldest first. Usually, pick returns the oldest valid credentials.
 // If the Secret in use still exists but has become invalid, the result is its last accepted
-// version, because an invalid edit to a Secret must not take the cluster down.
+// version. An invalid edit to a Secret must not take the cluster down.
 func pick(list []*credentials, accepted *credentials) *credentials {
 	if accepted != nil {
 		now := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == accepted.secret })

@@ -101,8 +101,8 @@ func (r *runningCluster) stop() {
 }
 
 // noteHealth returns the health of the cluster, and records whether a panic has stopped its lists
-// and watches. The healthChanged field is set to a channel that is closed at the next change to the
-// health.
+// and watches. noteHealth also sets healthChanged to a channel that is closed when the health
+// changes again.
 func (r *runningCluster) noteHealth() cluster.Health {
 	r.healthChanged = r.cluster.HealthChanged()
 	h := r.cluster.Health()
