@@ -108,9 +108,9 @@ func (l *location) addrs(yield func(netip.Addr) bool) {
 // ambiguous, and is not assigned to any object, if several objects share the strongest claim. Only
 // TCP ports count.
 //
-// If a running Pod is being deleted, it keeps its address until another Pod claims the address, so
-// that clients can identify draining Pods. If several Pods that are being deleted claim the same
-// address, the address is not assigned to any of them.
+// A running Pod that is being deleted keeps its address until another Pod claims the address.
+// Clients can therefore identify draining Pods. If several Pods that are being deleted claim the
+// same address, the address is not assigned to any of them.
 //
 // If a host port specifies a hostIP, the Pod claims the port only at that address. The creator of a
 // Pod can specify any hostIP. A claim to a hostIP has the lowest precedence, unless the kubelet
@@ -126,8 +126,8 @@ const (
 	noClaim
 )
 
-// claimWords contains no text for byDraining, because Pods that are being deleted never make an
-// address ambiguous.
+// The text for byDraining is empty, because Pods that are being deleted never make an address
+// ambiguous.
 var claimWords = [noClaim]string{
 	byIP:        "Pods with IP ",
 	byHostPort:  "Pods with host port ",

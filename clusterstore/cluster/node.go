@@ -29,7 +29,8 @@ func (n node) equal(o node) bool {
 	return n.zone == o.zone && n.region == o.region && slices.Equal(n.addresses, o.addresses)
 }
 
-// The addresses of Nodes are not counted, because only linked clusters have a memory cap.
+// The addresses of Nodes are not counted, because they are cached only for the local cluster, which
+// has no memory cap.
 func (n node) size(string) int64 { return indexEntry[node]() }
 
 // shared yields the values that Nodes share, each with its size. The size of a region includes its
