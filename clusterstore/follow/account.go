@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// A print is a hash of an object's key. Storing prints instead of keys saves memory. API servers
-// cannot provoke collisions, because they do not know the seed of the hash.
+// A print is a hash of an object's key, and needs less memory than the key. API servers cannot
+// provoke collisions, because they do not know the seed of the hash.
 type print uint64
 
 type prints struct{ seed maphash.Seed }
@@ -37,7 +37,7 @@ type account struct {
 	shared map[any]*share  // shared values by handle
 	sums   sums
 
-	// committing is true while the objects of a list move into the Store. During the move, the
+	// committing is true while the objects of a list are moved into the Store. During the move, the
 	// MemoryCap is not updated, because the sums include the old objects in addition to the new
 	// ones.
 	committing      bool
@@ -59,8 +59,8 @@ type sums struct {
 // against the memory cap.
 func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
 
-// The beside method returns the memory, in bytes, that the list being read uses in addition to the
-// cache.
+// While a list is being read, beside returns how many bytes of memory the list uses in addition to
+// the cache.
 func (s *sums) beside() int64 { return s.staged + s.stagedShared }
 
 type share struct {

@@ -38,14 +38,14 @@
 //   - After an outage of less than a minute, a watch resumes from its last version. If the server's
 //     current version is lower than the watch's last version, the server was restored from a
 //     backup, and the resource is listed again.
-//   - After an outage of more than a minute, resources are always listed again, because a restored
-//     server could already have reached the last version again.
+//   - After an outage of more than a minute, resources are always listed again, because the version
+//     of a restored server may have caught up with the watch's last version.
 //   - If the server sends Retry-After, the resource waits that long before its next request, up to
 //     60 s after a 429 and up to 10 s after other codes. While a resource waits, the Health shows
 //     when the wait ends.
 //   - The backoff is reset once a watch has lasted 30 s.
 //
-// The following limits also hold for hostile servers:
+// The following limits apply even to hostile servers:
 //
 //   - The cache and the list that is being read each stay within the memory cap in
 //     [Options].Memory. A separate limit of the same size applies to objects that are staged in
@@ -64,7 +64,7 @@
 //   - If a watch receives neither an event nor a bookmark for 100 s, the resource is listed and
 //     watched again. A silent watch is not a failure. If the server no longer responds at all, the
 //     list that follows the silent watch fails within 30 s.
-//   - Every watch ends soon after the requested time, even if the server keeps the watch open.
+//   - Every watch ends soon after its requested timeout, even if the server keeps the watch open.
 //   - A resource sends at most one request per second after a burst of five, whatever the server
 //     responds. The limit does not apply to requests for the next page of a list if the previous
 //     page had at least 50 objects.

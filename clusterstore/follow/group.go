@@ -23,8 +23,8 @@ const (
 
 // Options apply to all resources of a Group.
 type Options struct {
-	// Printable makes an error safe to display, because its message may come from the API server.
-	// If Printable is nil, errors are displayed unchanged.
+	// Printable makes an error safe to display, because the error's message may come from the API
+	// server. If Printable is nil, errors are displayed unchanged.
 	Printable func(error) error
 	// Trouble, if set, is called when the behavior of an API server forces a resource to repeat
 	// requests, although none of the requests failed. Trouble is called once per cause, and again
