@@ -77,8 +77,8 @@ func AllDead(list []Address) bool {
 	return dead
 }
 
-// The used function returns the addresses that Isthmus sends to clients. Dead addresses are
-// included only if all addresses are dead.
+// used returns the addresses that Isthmus sends to clients. Dead addresses are included only if all
+// addresses are dead.
 func used(list []Address) []Address {
 	if AllDead(list) {
 		return list
