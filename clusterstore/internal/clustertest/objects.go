@@ -1,6 +1,6 @@
-// Package clustertest helps to test clusterstore and the packages below it. The package generates
-// random objects, lists the fields that Isthmus uses, and compares metrics. The package does not
-// import the packages under test.
+// Package clustertest contains helpers for the tests of clusterstore and its subpackages. The
+// package generates random objects, lists the fields that Isthmus uses, and compares metrics. The
+// package does not import the packages under test.
 package clustertest
 
 import (
