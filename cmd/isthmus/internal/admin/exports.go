@@ -68,7 +68,7 @@ type exportChange struct {
 // optional explanation.
 type trouble struct{ state, detail string }
 
-// over reports whether trouble a takes precedence over trouble b.
+// over reports whether a is more severe than b.
 func (a trouble) over(b trouble) bool {
 	order := []string{
 		"",
@@ -80,8 +80,8 @@ func (a trouble) over(b trouble) bool {
 	return slices.Index(order, a.state) > slices.Index(order, b.state)
 }
 
-// look computes a plan for the current state exactly as the writer does. Callers must not call look
-// concurrently.
+// look computes a plan for the current state exactly as the writer does. The method is not safe for
+// concurrent use.
 func (e *ExportsReport) look() *exportsSnapshot {
 	v := &exportsSnapshot{writer: adminapi.ExportsWriter{Mode: "plan"}}
 	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
@@ -186,8 +186,8 @@ var unwritten = []plan.State{
 	adminapi.ExportChangedBack,
 }
 
-// Describe implements prometheus.Collector. Describe does not send descriptors, so that Prometheus
-// does not check the collected metrics.
+// Describe implements prometheus.Collector. Because Describe sends no descriptors, Prometheus
+// checks the metrics on each scrape instead of at registration.
 func (e *ExportsReport) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector. Collect sends metrics about exports and their states. To
@@ -396,8 +396,8 @@ func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	return change
 }
 
-// exportFields returns the fields that plans set in an object. If the status argument is true,
-// exportFields returns the status fields of a ServiceImport.
+// exportFields returns those fields of an object that a plan determines. If the status argument is
+// true, exportFields returns the status fields of a ServiceImport.
 func exportFields(of any, status bool) map[string]string {
 	fields := make(map[string]string)
 	switch o := of.(type) {

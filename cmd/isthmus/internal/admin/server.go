@@ -70,8 +70,9 @@ func (s *Server) Handler() http.Handler {
 		mux.Handle("GET "+path, page)
 	}
 
-	// Scrapes need two limits. Only promhttp's limit counts scrapes that timed out but are still
-	// being computed. Only the limiter counts scrapes whose response the client is still reading.
+	// Scrapes need two limits. The limit of promhttp includes scrapes that have timed out but are
+	// still being computed. Isthmus's own limit includes scrapes whose response the client is still
+	// reading.
 	scrapes := newLimiter(maxScrapes, pageWait, scrapeTimeout+scrapeReadTimeout)
 	mux.Handle("GET /metrics", scrapes.limit(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{
 		Registry:            s.metrics,
