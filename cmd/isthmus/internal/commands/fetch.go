@@ -42,8 +42,8 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	})
 }
 
-// ask calls a function for each replica. Messages contain the given description of the requested
-// pages.
+// ask calls a function for each replica. Messages use the description, such as "/debug/services",
+// to name the requested pages.
 func ask[T any](
 	ctx context.Context, p cli.Process, t *Target, description string,
 	one func(context.Context, reach.Replica, *T) (Origin, error),

@@ -153,9 +153,8 @@ func (x *inspection) run(ctx context.Context) {
 	}
 }
 
-// unauthorized returns the requests that were rejected with status 401. A request with any status
-// other than 401 was rejected because of missing permissions, which askPermissions checks
-// separately.
+// unauthorized returns the requests that were rejected with status 401. Other rejected requests are
+// omitted, because askPermissions and askKinds check permissions and kinds separately.
 func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
 	for _, r := range list {
 		if r.Status == http.StatusUnauthorized {
@@ -165,7 +164,7 @@ func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedReques
 	return kept
 }
 
-// askKinds finds custom resources that are not installed in the local cluster.
+// askKinds finds kinds of custom resources that the local API server does not serve.
 func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
 	if x.name != federation.Local {
 		return
