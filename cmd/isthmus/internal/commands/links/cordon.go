@@ -127,8 +127,8 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, local *cluster) err
 	return nil
 }
 
-// find returns all Secrets of the link. The command changes all Secrets of the link, because the
-// cordon would otherwise end as soon as Isthmus uses another Secret of the link.
+// find returns all Secrets of the link. The command changes all Secrets of the link. Otherwise, the
+// cordon would end as soon as Isthmus used another Secret of the link.
 func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (links []corev1.Secret, err error) {
 	err = w.within(ctx, o.Timeout, "reading "+local.title, func(ctx context.Context) error {
 		all, err := listLinks(ctx, local, o.Namespace)

@@ -253,10 +253,10 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluste
 	return domains{cmp.Or(d.trust, installed.trust, defaultDomain), cmp.Or(d.cluster, installed.cluster, defaultDomain)}
 }
 
-// awaitLink waits until the replicas read the cluster with the credentials of the written Secret.
-// If some replicas do not start to use the new credentials, the first result reports whether the
-// previous credentials still work. If every replica that responded reports that the cluster has
-// stayed ready, the previous credentials still work.
+// awaitLink waits until the replicas use the new credentials to read the cluster. If some replicas
+// do not start to use the new credentials, the first result reports whether the previous
+// credentials still work. If every replica that responded reports that the cluster has stayed
+// ready, the previous credentials still work.
 func (o *linkOptions) awaitLink(
 	ctx context.Context, w *work, local *cluster, written *corev1.Secret,
 ) (before bool, err error) {
