@@ -198,7 +198,7 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 			"If the duration is 0, Isthmus deletes existing copies and does not save new copies.")
 }
 
-// ignoredFlags defines flags of older versions that have no effect.
+// ignoredFlags defines flags that had an effect only in older versions.
 func (o *options) ignoredFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.relist, "relist", "",
 		"Accept an `INTERVAL` for compatibility, and log a warning. Isthmus no longer lists resources periodically.")
@@ -409,8 +409,8 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 	}
 }
 
-// noneIfZero converts a duration flag, in which zero disables a limit, to an option of package
-// grpcapi. In the option, a negative duration disables the limit, and zero selects the default.
+// noneIfZero converts the value of a flag to an option of package grpcapi. In a flag, zero disables
+// the limit. In an option, a negative duration disables the limit, and zero selects the default.
 func noneIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1

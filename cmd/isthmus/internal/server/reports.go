@@ -31,7 +31,7 @@ func newReports(log *zap.Logger) *reports {
 	}
 }
 
-// member writes a log line when a member of a service starts or stops serving.
+// The member callback writes a log line when a member of a service starts or stops serving.
 func (r *reports) member(id federation.ServiceID, m federation.Member, s federation.MemberStatus) {
 	log := r.unlinked
 	if s.Link != federation.Unlinked {
@@ -54,7 +54,7 @@ func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Mem
 		zap.Stringer("member", m.Service), zap.Int("refused", n), zap.Stringer("first", first))
 }
 
-// tiers writes a log line when clients start to use more or fewer tiers of a service.
+// The tiers callback reports that clients have started to use more or fewer tiers of a service.
 func (r *reports) tiers(c federation.TierChange) {
 	more := "more"
 	if c.To < c.From {
@@ -75,7 +75,8 @@ func (r *reports) tiers(c federation.TierChange) {
 	})
 }
 
-// cluster adds a state change of a cluster to the event log. The caller must log the change.
+// The cluster callback adds a change in a cluster's state to the event log. The caller must log the
+// change.
 func (r *reports) cluster(c cluster.Change) {
 	kinds := map[cluster.ChangeKind]adminapi.EventKind{
 		cluster.StateChanged:       adminapi.EventCluster,
