@@ -409,8 +409,8 @@ type Considered struct {
 	Changed time.Time      // when the slice's offer last changed or was first cached; zero if unknown
 }
 
-// A map of type omitted records why a client does not receive endpoints that other clients may
-// receive. A nil map records nothing.
+// omitted records why a client does not receive endpoints that other clients may receive. A nil map
+// records nothing.
 type omitted map[*Endpoint]Verdict
 
 // The note method records a verdict on each endpoint that is in the first list but not in the

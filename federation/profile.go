@@ -63,8 +63,8 @@ type Profile struct {
 	// Endpoint describes the endpoint at the address. In the profile of a service, Endpoint is nil.
 	// Common.Labels contains all labels of the endpoint, and Common.Group is empty.
 	//
-	// If no known object has the address, the endpoint's Kind is Address, and its Opaque field is
-	// true if the port is opaque by default.
+	// For an address without a known object, Kind is Address, and Opaque says whether the port is
+	// opaque by default.
 	Endpoint *Endpoint
 }
 

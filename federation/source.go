@@ -79,8 +79,8 @@ func (b *Behind) scale(addresses, of int) *Behind {
 // AddressOwners is an optional interface for the local cluster's Source. If an address is assigned
 // to an object in the local cluster, the table refuses the address from linked clusters.
 //
-// Implementations must be safe for concurrent use, and must never call the Table. After every
-// change to the owner of an address, [Table.AddressOwnerChanged] must be called.
+// Implementations must be safe for concurrent use, and must never call the Table. Whenever an
+// address is assigned to a different object or to none, [Table.AddressOwnerChanged] must be called.
 type AddressOwners interface {
 	// AddressOwner returns the object that the address is assigned to, such as "Pod shop/web-1". If
 	// there is no such object, the result is an empty string.
