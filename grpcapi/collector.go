@@ -292,7 +292,7 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 //   - If node hints choose the endpoints of a view, the label nodename is empty. A series for each
 //     of thousands of nodes would use too much memory.
 //
-// Views of undeclared ports are counted for port 0.
+// Views of undeclared ports are counted under port 0.
 func seriesOf(m federation.Member, u *getUse) memberSeries {
 	port := u.key.Port
 	if u.newest.Undeclared {

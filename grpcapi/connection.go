@@ -19,8 +19,8 @@ import (
 )
 
 // gRPC buffers a call's messages until the client reads them, even after the call has ended.
-// Clients control the flow control windows of HTTP/2, and therefore how long messages stay
-// buffered. Buffered data is discarded only when the connection is closed.
+// Clients set the HTTP/2 flow control windows, and can therefore keep messages buffered for as long
+// as they want. Buffered data is discarded only when the connection is closed.
 //
 // The following limits restrict the size of buffered responses. The number of buffered responses is
 // limited by Options.ConcurrentStreams, because each call counts toward the limit until its status
@@ -134,25 +134,26 @@ func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 // Connections have a maximum age (Options.ConnectionAge), so that proxies return to a restarted
 // replica:
 //
-//   - At 0.72 to 0.88 of the maximum age, the server sends GOAWAY. The proxy opens new streams on a
+//   - At 72 % to 88 % of the maximum age, the server sends GOAWAY. The proxy opens new streams on a
 //     new connection, and keeps its open streams.
-//   - At a random time between 0.9 and 1.1 of the maximum age, each stream ends with Unavailable.
+//   - Each stream ends with Unavailable at a random time between 90 % and 110 % of the maximum age.
 //     The proxy keeps its endpoints until it has reopened the stream on the new connection.
-//   - Half the maximum age after the GOAWAY, the server closes the connection even if streams are
-//     still open.
+//   - After the GOAWAY, the server waits for half the maximum age plus 5 s, and then closes the
+//     connection even if streams are still open.
 //
 // The maximum age never ends a stream before its first message, because the proxy would treat the
 // end as a refusal. After the first message, a stream stays open for at least minAnswered.
 
 var statusTooOld = status.New(codes.Unavailable, "the connection has reached its maximum age")
 
-// minAnswered is the minimum time from the first message of a stream until the maximum age of the
-// connection ends the stream. Without this minimum, each new stream on an old connection would end
+// A stream stays open for at least minAnswered after its first message, even if the connection
+// reaches its maximum age. Without this minimum, each new stream on an old connection would end
 // right after its first message.
 const minAnswered = time.Second
 
 // maximumAge returns keepalive parameters that make gRPC send GOAWAY and later close the
-// connection. MaxConnectionAge is 0.8 of the maximum age, because gRPC adds a jitter of 10 %.
+// connection. MaxConnectionAge is 80 % of the maximum age, because gRPC varies it at random by up
+// to 10 %.
 func maximumAge(age time.Duration, p keepalive.ServerParameters) keepalive.ServerParameters {
 	if age > 0 {
 		p.MaxConnectionAge = age * 8 / 10

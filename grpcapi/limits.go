@@ -166,8 +166,9 @@ func refusal(ctx context.Context) error {
 //   - At most maxReflections reflection calls run at the same time.
 //   - If a client does not read a response within Options.Request, its connection is closed.
 //     Further requests wait in the client's flow control window of 64 KiB.
-//   - The server sends at most maxReflected reflection responses per connection. The timeout does
-//     not limit short responses, because buffers accept them even if the client is not reading.
+//   - The server sends at most maxReflected reflection responses per connection. The timeout alone
+//     does not limit the number of short responses, because buffers accept them even if the client
+//     is not reading.
 const (
 	maxReflections = 10
 	maxReflected   = 500
