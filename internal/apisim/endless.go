@@ -34,8 +34,7 @@ const (
 	// Both responses have a size of about 2 MiB, and decode to more than a hundred times as much
 	// data.
 	EndlessElements Endless = "elements"
-	// EndlessObject makes every watch receive the same event as EndlessElements, but the server
-	// handles lists normally.
+	// EndlessObject affects watches in the same way as EndlessElements, but does not affect lists.
 	EndlessObject Endless = "object"
 )
 
