@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Link describes whether a cluster is linked, and how it is cordoned. A Link applies from the time
-// in its At field until the time in the next Link.
+// Link describes whether a cluster is linked, and how it is cordoned. A Link applies from its At
+// time until the At time of the next Link.
 type Link struct {
 	At     time.Time
 	Linked bool
@@ -54,8 +54,8 @@ type Instant struct {
 	*State
 }
 
-// Sent returns the current endpoints of clients that have watched the service since the first
-// instant, sorted by address.
+// Sent returns the endpoints that clients have at the given time, sorted by address. The result
+// assumes that clients have watched the service since the first of the given instants.
 func Sent(instants []Instant, now time.Time) []Endpoint {
 	return instants[len(instants)-1].finish(InUse(instants, now))
 }
@@ -114,9 +114,9 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 	return list
 }
 
-// The left function returns the number of parts of a tier that clients have already dropped.
-// Clients begin to drop a tier once fewer tiers have been sufficient throughout the duration
-// ReturnAfter. All parts of the tier are dropped within the duration ReturnOver.
+// left returns the number of parts of a tier that clients have already left. Clients begin to drop
+// a tier once fewer tiers have sufficed for the duration ReturnAfter. All parts of the tier are
+// dropped within the duration ReturnOver.
 func left(seen []Instant, place int, now time.Time) int {
 	st := seen[len(seen)-1]
 	rows := []int{place + 1} // the row that makes last resort unneeded
