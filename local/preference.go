@@ -23,11 +23,11 @@ const (
 )
 
 // namedCluster is the prefix of a linked cluster's name in a tier. Users need the prefix only if
-// the cluster has the same name as another term, such as remote.
+// the name of the cluster is also a term, such as "remote".
 const namedCluster = "cluster/"
 
-// preferenceFields lists the fields of a preference. A field has the same name as its annotation
-// without the prefix isthmus.io/, and as its flag without the leading dashes.
+// preferenceFields lists the fields of a preference. For example, the annotation isthmus.io/prefer
+// and the flag --prefer set the field "prefer".
 var preferenceFields = []struct {
 	name string
 	set  func(p *federation.Preference, value string) error
@@ -95,7 +95,7 @@ func preference(svc *cluster.Service, gateway *federation.Preference) (p *federa
 }
 
 // parseTiers parses comma-separated tiers in order of preference. Plus signs separate the terms of
-// a tier. If the only tier consists of the term any, parseTiers returns nil.
+// a tier. If "any" is the only term, parseTiers returns nil.
 func parseTiers(value string) ([]federation.Tier, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, errors.New(
@@ -210,8 +210,8 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	return federation.MinReady{Count: int(n)}, nil
 }
 
-// parseReturn parses a duration, and rejects values above the maximum. Error messages show the
-// maximum as longestText.
+// parseReturn parses a duration, and rejects values above the maximum. The argument longestText is
+// the maximum in the form that error messages show.
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {
