@@ -98,7 +98,8 @@ func isLeft(o *lease.History, c *Change) bool {
 
 // yields reports whether another controller has reverted the same conditions of a ServiceExport
 // twice. Several controllers, such as two installations of Isthmus, may set conditions on a
-// ServiceExport. Without yielding, the controllers would overwrite each other's conditions forever.
+// ServiceExport. Without this check, the controllers would overwrite each other's conditions
+// forever.
 func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Reverts > 0 && o.Content == c.content()
 }
