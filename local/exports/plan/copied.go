@@ -71,8 +71,8 @@ func chooseCopies(labels, annotations map[string]string, label, annotation keyRu
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Each written object has an annotation with a short hash of every copied value. If the current
-// value of a key has a different hash, another client has set the value.
+// Each object that Isthmus writes has an annotation with a short hash of each copied value. If a
+// value no longer matches its recorded hash, another client has set the value.
 
 func record(labels, annotations map[string]string) string {
 	var all []string

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Limits on the number of written objects protect the cluster. A ClusterIP range may contain only
+// Limits on the number of written objects protect the cluster. Some ClusterIP ranges contain only
 // 4,096 addresses, and Pods cannot start in a namespace with 2,000 Services.
 const (
 	DefaultPerLink      = 1000
@@ -93,9 +93,9 @@ func (m limiter) limitClusters() {
 	}
 }
 
-// fullest returns the link whose exports need the most objects, and the namespace in which the
-// exports of one cluster need the most objects. In a tie, the name that comes first in alphabetical
-// order wins.
+// fullest finds the link whose exports need the most objects, and the pair of cluster and namespace
+// whose exports need the most objects. In a tie, the name that comes first in alphabetical order
+// wins.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}
@@ -192,9 +192,9 @@ type followKey struct {
 }
 
 // followNamed adds members that have no export but are listed in existing objects, up to maxNamed
-// per namespace. Members without an export do not count toward the limits on exports. An object
-// that would exceed maxNamed stays unchanged until the plan removes the object's unlinked members,
-// which happens after UnlinkedAfter.
+// per namespace. Members without an export do not count toward the limits on exports. If an object
+// would exceed maxNamed, it stays unchanged until its unlinked members are removed after
+// UnlinkedAfter.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {
@@ -264,8 +264,8 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 	return m.Now
 }
 
-// freeze leaves the object of a group unchanged, because the object lists more clusters than
-// Isthmus tracks in one namespace.
+// freeze handles an object that lists more clusters than Isthmus tracks in one namespace. The
+// object stays unchanged.
 func (m limiter) freeze(g group) {
 	const detail = "the object lists more clusters than Isthmus tracks in one namespace, so the object stays unchanged"
 	state := Kept
