@@ -13,7 +13,8 @@ const queueName = "endpoints_controller_workqueue"
 
 type metrics struct {
 	writes *prometheus.CounterVec // by operation
-	// The metrics of the queue of Services to sync correspond to those of client-go's work queues.
+	// The following metrics describe the queue of Services that must be synced, and have the same
+	// meaning as the metrics of client-go's work queues.
 	adds, retries, drops prometheus.Counter
 	waited, worked       prometheus.Histogram
 }
