@@ -21,9 +21,9 @@ const (
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
-	// If Nothing and Later are set, the next attempt begins after minPause at the earliest. The
-	// pause gives the cache time to receive the current object, or limits how often a slow task
-	// runs.
+	// If Nothing and Later are set, the next attempt begins after minPause at the earliest. If the
+	// object was already correct, the pause gives the cache time to receive the object. If the task
+	// is slow, the pause limits how often the task runs.
 	Later    bool
 	Again    bool   // another writer was faster; read the object again
 	Reverted bool   // somebody else had reverted the last write

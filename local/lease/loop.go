@@ -14,8 +14,8 @@ const (
 	// BatchDelay is the delay between a change and the next pass. Further changes are collected
 	// during the delay.
 	BatchDelay = 50 * time.Millisecond
-	// PassShare is the minimum ratio of the time between passes to the duration of a pass. MaxBatch
-	// limits the resulting time.
+	// The minimum time between passes is PassShare times the duration of the last pass, up to
+	// MaxBatch.
 	PassShare = 10
 	// MaxBatch is the maximum delay between a change and the next pass. Until the next pass, writes
 	// of the previous pass may still begin.
@@ -169,7 +169,7 @@ func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batc
 }
 
 // pass calls the Pass function and queues the tasks that may begin. The results are the time to
-// wait before the next pass, and whether the pass is idle.
+// wait before the next pass, and whether this pass is idle.
 func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	p := l.Pass()
 	wait = time.Hour
@@ -211,9 +211,9 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	return max(wait, 0), p.Idle
 }
 
-// inTurn orders tasks so that the values of Turn alternate and, within each turn, the values of
-// Within alternate. Each pass begins with a different turn, because a pass may begin fewer writes
-// than there are turns.
+// inTurn alternates between tasks with different values of Turn. Among tasks with the same Turn,
+// inTurn alternates between values of Within. Each pass begins with a different turn, because a
+// pass may begin fewer writes than there are turns.
 func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	turn := func(tasks []Task[K], of func(Task[K]) string) []Task[K] {
 		by := make(map[string][]Task[K])
