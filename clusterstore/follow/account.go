@@ -269,7 +269,7 @@ func (a *account) charge() error {
 	return nil
 }
 
-// settle is like charge, but for changes that cannot be rejected.
+// Like charge, settle counts the current sums, but settle is for changes that cannot be rejected.
 func (a *account) settle() {
 	if a.committing {
 		return

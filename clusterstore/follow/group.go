@@ -95,8 +95,8 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 }
 
 // Run lists and watches the resources until ctx is done, and returns once all its goroutines have
-// ended. If synced is not nil, Run calls synced after the first sync, and then closes the channel
-// of [Group.Synced]. Run must be called only once.
+// ended. If synced is not nil, Run calls it after the first sync, and then closes the channel of
+// [Group.Synced]. Run must be called only once.
 func (g *Group) Run(ctx context.Context, synced func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -177,8 +177,8 @@ func (g *Group) HealthChanged() <-chan struct{} {
 	return changed
 }
 
-// The update method holds g.mu while it calls change. If change returns true, the channel of
-// [Group.HealthChanged] is closed.
+// The update method holds g.mu while it calls the function named change. If change returns true,
+// the channel of [Group.HealthChanged] is closed.
 func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
