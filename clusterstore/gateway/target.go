@@ -77,8 +77,7 @@ func AllDead(list []Address) bool {
 	return dead
 }
 
-// used returns the addresses that Isthmus sends to clients. Dead addresses are included only if all
-// addresses are dead.
+// Isthmus sends dead addresses to clients only if all addresses are dead.
 func used(list []Address) []Address {
 	if AllDead(list) {
 		return list
