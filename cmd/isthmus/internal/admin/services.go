@@ -17,7 +17,7 @@ import (
 // servicesHandler serves /debug/services.
 type servicesHandler struct{ *Sources }
 
-// all returns all known services with their problems and the tiers in use.
+// The all method returns every known service with its problems and the tiers in use.
 func (h servicesHandler) all() []adminapi.Service {
 	services := h.known(h.Streams.Views())
 	steered := make(map[federation.ServiceID]federation.SteeredService)
