@@ -51,8 +51,8 @@ type profileState struct {
 
 func (p *profileState) started() bool { return p.DestinationProfile != nil }
 
-// apply replaces the profile with the profile in a message. If the message is invalid, the result
-// is an error.
+// apply replaces the current profile with the one in a message. If the message is invalid, the
+// result is an error.
 func (p *profileState) apply(m *pb.DestinationProfile) error {
 	sent, err := messageJSON(m)
 	if err != nil {
