@@ -11,7 +11,7 @@
 //
 // An export is a Service that a cluster offers through a label or a ServiceExport. The members of
 // an object that Isthmus writes are the clusters whose exports the object represents. A mirror has
-// one member. A federated Service and a ServiceImport have one member for each exporting cluster.
+// one member. Each federated Service and each ServiceImport has one member per exporting cluster.
 //
 // Callers may rely on the following:
 //
