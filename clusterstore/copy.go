@@ -17,7 +17,7 @@ import (
 // A replica that starts while the API of a linked cluster is unreachable cannot fill its cache for
 // that cluster. Another replica may have stored a copy of its cache in the local cluster (package
 // local/copies). If a copy exists, the link serves endpoints from the copy until the cluster has
-// synced. A link that serves a copy is stale. A copy contains no credentials.
+// synced. While a link serves a copy, its state is Stale. A copy contains no credentials.
 
 // CopiedCluster describes the linked cluster whose cache was copied.
 type CopiedCluster struct {
@@ -129,8 +129,9 @@ func whileOpen(ctx context.Context, a, b <-chan struct{}) (open context.Context,
 	return open, stop
 }
 
-// retry allows another attempt to load a copy that was unusable. The link calls retry if its Secret
-// contains new credentials or identifies another cluster, because the copy may now be usable.
+// The retry method allows another attempt to load a copy that was unusable. If the link's Secret
+// contains new credentials or identifies another cluster, the copy may now be usable, so the link
+// calls retry.
 func (c *linkCopy) retry() {
 	if c.problem != nil {
 		c.problem = nil
@@ -139,8 +140,8 @@ func (c *linkCopy) retry() {
 }
 
 // untilNeeded returns how long the link must still wait before it reads the copy. If the link does
-// not need the copy, untilNeeded returns 0 and false. A link may make its first attempt to load a
-// copy only before the Store has settled.
+// not need the copy, untilNeeded returns 0 and false. After the Store has settled, a link may retry
+// loading a copy, but no longer makes a first attempt.
 func (c *linkCopy) untilNeeded() (wait time.Duration, needed bool) {
 	next := c.link.next
 	if !c.allowed || next == nil || c.began.IsZero() && closed(c.link.store.settled) {
@@ -222,8 +223,8 @@ func (c *linkCopy) tryLoad(ctx context.Context) error {
 	return nil
 }
 
-// serve makes the [federation.Table] read from the loaded copy, unless the cluster itself has
-// already synced.
+// If the cluster itself has not synced yet, the serve method lets the [federation.Table] read from
+// the loaded copy.
 func (c *linkCopy) serve() {
 	l := c.link
 	if c.served || c.cluster == nil || closed(l.next.cluster.Synced()) || l.awaitsGateways() {
@@ -235,11 +236,12 @@ func (c *linkCopy) serve() {
 	l.since = c.of.Lost
 }
 
-// The stays method reports whether the link must keep serving the copy although the cluster itself
-// has synced. Before the link stops serving the copy, the cluster must list each kind of object
-// that the copy contains. A starting API server may reject requests, and Isthmus retries lists of
-// optional kinds of objects only after a pause. The wait for missing kinds of objects is limited,
-// because the credentials may lack permissions.
+// The stays method reports whether the link must keep serving the copy even though the cluster
+// itself has synced. Before the link stops serving the copy, the cluster must list each kind of
+// object that the copy contains. Lists of optional kinds may be missing after the first sync,
+// because a starting API server may reject requests, and Isthmus retries these requests only after
+// a pause. The wait for missing kinds of objects is limited, because the credentials may lack
+// permissions.
 func (c *linkCopy) stays() bool {
 	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), c.link.next.cluster.Health())) == 0 {
 		return false
@@ -251,7 +253,7 @@ func (c *linkCopy) stays() bool {
 }
 
 // The due method returns a channel that receives a value when the link must read its copy or stop
-// serving the copy. The channel is nil if the link will neither read a copy nor stop serving one.
+// serving the copy, or nil if neither is pending.
 func (c *linkCopy) due() <-chan time.Time {
 	if wait, needed := c.untilNeeded(); needed {
 		return time.After(wait)

@@ -23,11 +23,11 @@ type linkStatus struct {
 	standing linkStanding
 }
 
-// shown returns the serving cluster. If no cluster is serving, shown returns the cluster that is
-// still syncing. If the link has no cluster, the result is nil.
+// The shown method returns the serving cluster. If no cluster is serving, the result is the cluster
+// that is still syncing. If the link has no cluster, the result is nil.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
-// served returns the cluster from which the table reads, or nil if there is none.
+// The served method returns the cluster from which the table reads, or nil if there is none.
 func (v *linkStatus) served() *runningCluster {
 	if v.serving == nil && v.copy.served {
 		return v.copy.cluster
@@ -186,7 +186,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	st.GatewayProblems = problems
 }
 
-// probed returns the address of each probed gateway, and whether the gateway is alive.
+// The probed method returns the address of each probed gateway, and whether the gateway is alive.
 func (v *linkStatus) probed() map[string]bool {
 	if v.gateways.tracker == nil {
 		return nil
@@ -200,8 +200,8 @@ func (v *linkStatus) probed() map[string]bool {
 	return list
 }
 
-// The look method makes the cluster read its trust anchors and Pod networks again, and returns a
-// channel that is closed once the cluster has read them. The channel is nil if the cluster is not
+// The look method requests a new read of the cluster's trust anchors and Pod networks, and returns
+// a channel that is closed once the cluster has read them. The channel is nil if the cluster is not
 // ready.
 func (v *linkStatus) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
