@@ -173,7 +173,8 @@ func resource[O decode.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.R
 	return follow.New(k)
 }
 
-// serves returns a function that asks the API server whether it serves an optional resource.
+// The serves method returns a function that asks the API server whether it serves an optional
+// resource.
 func (c *Cluster) serves(resource schema.GroupVersionResource) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		return c.cfg.Client.Sources.Serves(ctx, resource.Resource, resource.GroupVersion())
@@ -255,7 +256,8 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed once nothing but Config.Admit delays the first sync.
+// Listed returns a channel that is closed once the first sync has nothing left to wait for except
+// Config.Admit.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
 // Synced returns a channel that is closed when the first sync is complete. The first sync waits for

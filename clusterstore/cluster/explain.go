@@ -85,8 +85,8 @@ func DescribeTarget(target string) string {
 // maxLeftText is the maximum length, in bytes, of a string in an explanation.
 const maxLeftText = 100
 
-// beginning returns a copy of at most the first maxLeftText bytes of s, so that s can be garbage
-// collected. The function is idempotent.
+// The beginning function returns a copy of at most the first maxLeftText bytes of s, so that s can
+// be garbage collected. The function is idempotent.
 func beginning(s string) string {
 	valid := strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD")
 	return strings.Clone(text.Truncate(valid, maxLeftText))

@@ -77,8 +77,8 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// join adds a Pod to the set of its siblings. If the siblings have no set yet, they get the
-// evaluated set, or a new set if the evaluated set is nil.
+// The join method adds a Pod to the set of its siblings. If the siblings have no set yet, they get
+// the evaluated set, or a new set if the evaluated set is nil.
 func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	facts := of.facts.withoutNode()
 	set := p.sets[facts]
@@ -94,7 +94,7 @@ func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	return set
 }
 
-// The opaque ports of a set are not cached if the policy would exceed maxOpaqueBytes.
+// If caching the opaque ports of a set would exceed maxOpaqueBytes, the ports are not cached.
 func (p *policy) cacheOpaque(set *podSet) {
 	set.lacks = false
 	if set.opaque == (opaquePorts{}) || p.lists[set.opaque] {
@@ -144,8 +144,8 @@ const (
 	manyOpaque               // the opaque ports need more than maxOpaqueBytes
 )
 
-// excess returns the limit that the Servers exceed, and a message about the Servers or Pods that
-// are affected.
+// The excess method returns the limit that the Servers exceed, and a message about the Servers or
+// Pods that are affected.
 func (p *policy) excess() (excess, string) {
 	switch {
 	case p.used.cost > maxPolicy:
@@ -182,9 +182,9 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 	return used
 }
 
-// opaque returns all opaque ports of Pods with the given facts, including ports that are opaque by
-// default or because of an annotation. The result is the zero value if no Server makes a port
-// opaque.
+// The opaque method returns all opaque ports of Pods with the given facts, including ports that are
+// opaque by default or because of an annotation. The result is the zero value if no Server makes a
+// port opaque.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
 	of := labels.Set(maps.Collect(t.labels.all))
@@ -312,10 +312,10 @@ func (x *policyIndex) mark(namespace string) {
 	}
 }
 
-// evaluate updates the opaque ports of each set of Pods that was last evaluated before the Servers
-// changed. Sets whose opaque ports exceeded maxOpaqueBytes are also evaluated again. If the Servers
-// have begun to exceed a limit, the result is the message to log. Calls for the same namespace must
-// not overlap.
+// The evaluate method updates the opaque ports of each set of Pods that was last evaluated before
+// the Servers changed. Sets whose opaque ports exceeded maxOpaqueBytes are also evaluated again. If
+// the Servers have begun to exceed a limit, the result is the message to log. Calls for the same
+// namespace must not overlap.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
@@ -339,9 +339,9 @@ func (x *policyIndex) evaluate(namespace string) (reason string) {
 	return reason
 }
 
-// toEvaluate returns the policy of a namespace and the sets to evaluate. If the Servers of the
-// namespace have changed, toEvaluate returns them as well. If the namespace has no policy, all
-// results are nil.
+// toEvaluate returns the policy of a namespace, its Servers, and the sets to evaluate. If the
+// Servers do not have to be evaluated again, the second result is nil. If the namespace has no
+// policy, all results are nil.
 func (x *policyIndex) toEvaluate(namespace string) (
 	p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts,
 ) {
@@ -375,8 +375,8 @@ func (x *policyIndex) toEvaluate(namespace string) (
 	return p, servers, found
 }
 
-// apply stores the results of an evaluation, and invalidates the Pods whose opaque ports have
-// changed. If the Servers have begun to exceed a limit, the result is the message to log.
+// The apply method stores the results of an evaluation, and invalidates the Pods whose opaque ports
+// have changed. If the Servers have begun to exceed a limit, the result is the message to log.
 func (x *policyIndex) apply(
 	namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts,
 ) (reason string) {
