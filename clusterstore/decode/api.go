@@ -34,8 +34,8 @@ const (
 	// 1.5 MiB.
 	maxObject = 4 << 20
 	// If a protobuf object is larger than maxObject, but not larger than maxFrame, only this object
-	// is refused. If an object is larger than maxFrame, the whole response fails, because API
-	// servers never send such objects.
+	// is refused. API servers never send objects larger than maxFrame, so a response with such an
+	// object is rejected as a whole.
 	maxFrame    = 16 << 20
 	maxList     = 256 << 20 // of a list or page after decompression
 	maxStatus   = 64 << 10  // of an error, and of a list's metadata
@@ -46,13 +46,13 @@ type api struct {
 	http *http.Client
 	base *url.URL
 	// The reader of an object larger than maxSmall holds the only slot of this channel, so that
-	// only one such object is in memory at a time. Without this limit, a server could make Isthmus
-	// hold many large objects in memory by pausing each watch in the middle of one.
+	// only one such object is in memory at a time. Without this limit, a server could send only
+	// part of a large object on each watch, and so make Isthmus hold many large objects in memory.
 	large chan struct{}
 }
 
-// server returns the name of the API server for error messages. The name includes the path of the
-// URL, because several clusters may share a host.
+// The server method returns the name of the API server for error messages. The name includes the
+// path of the URL, because several clusters may share a host.
 func (a *api) server() string { return a.base.Host + strings.TrimRight(a.base.EscapedPath(), "/") }
 
 type endpoint struct {
@@ -157,8 +157,8 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 	return response.Body, nil
 }
 
-// failure returns the error that client-go would return for the response. The error includes the
-// value of Retry-After.
+// The failure method returns the error that client-go would return for the response. The error
+// includes the value of Retry-After.
 func (r *endpoint) failure(response *http.Response, contentType string) error {
 	err := r.statusError(response, contentType)
 	seconds := retryAfter(response.Header.Get("Retry-After"), time.Now())

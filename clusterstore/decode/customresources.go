@@ -36,7 +36,8 @@ func (r *Resource[Spec, Status]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// part decodes a spec or status, and returns the zero value if it is missing or malformed.
+// The part function decodes a spec or status, and returns the zero value if it is missing or
+// malformed.
 func part[T any](name string, data []byte) (value T, invalid string) {
 	if len(data) == 0 {
 		return value, ""
@@ -59,7 +60,8 @@ type LinkSpec struct {
 	RemoteDiscoverySelector  *metav1.LabelSelector `json:"remoteDiscoverySelector,omitempty"`
 	FederatedServiceSelector *metav1.LabelSelector `json:"federatedServiceSelector,omitempty"` // not in v1alpha1
 	// ExcludedAnnotations and ExcludedLabels are keys that the service mirror does not copy. The
-	// pattern DOMAIN/* matches all keys in a domain. Both fields were added in v1alpha3.
+	// pattern DOMAIN/* matches all keys in a domain. ExcludedAnnotations and ExcludedLabels were
+	// added in v1alpha3.
 	ExcludedAnnotations []string `json:"excludedAnnotations,omitempty"`
 	ExcludedLabels      []string `json:"excludedLabels,omitempty"`
 }
