@@ -111,8 +111,8 @@ func (t *Tracker) Run(ctx context.Context) {
 	}
 }
 
-// follow resolves the names of the targets and starts the probes. The returned channel receives a
-// value when the names must be resolved again.
+// The follow method resolves the names of the targets and starts the probes. The returned channel
+// receives a value when the names must be resolved again.
 func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan time.Time) {
 	t.use(ctx, targets) // known names need not wait for unknown ones
 	names := namesOf(targets)
@@ -179,7 +179,7 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 }
 
 // The addresses method returns up to MaxAddresses known addresses of the targets, without
-// duplicates. The second result is the number of further addresses, which are not used.
+// duplicates. The second result is the number of addresses omitted because of MaxAddresses.
 func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	seen := make(map[netip.AddrPort]bool)
 	names := namesOf(targets)
@@ -317,9 +317,9 @@ type resolved struct {
 	failure error        // of the last attempt
 }
 
-// remember creates the state of new probes, and drops the state of probes that have not been used
-// for a long time. If the probe of a gateway has changed, the new probe starts with the health of
-// the old probe. The caller holds t.mu.
+// The remember method creates the state of new probes, and drops the state of probes that have not
+// been used for a long time. If the probe of a gateway has changed, the new probe starts with the
+// health of the old probe. The caller holds t.mu.
 func (t *Tracker) remember(before []Address) {
 	now := time.Now()
 	maps.DeleteFunc(t.probed, func(_ probeKey, p *probed) bool {
