@@ -263,8 +263,8 @@ func checkCredentials(cfg *rest.Config) error {
 
 const maxIgnored = 8 // unknown fields that are listed by name
 
-// The harmless pattern matches names of unknown fields that are safe to show. In a broken file,
-// other names could be secrets.
+// The harmless pattern matches names of unknown fields that are safe to show. In a broken file, a
+// name that does not match the pattern could be a secret.
 var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
 var errTwice = errors.New("kubeconfig contains the same field twice: remove one of the two")
@@ -288,8 +288,9 @@ type unknownFields struct {
 	err   error
 }
 
-// visit removes unknown fields from a value that will be decoded as the given type. If the value
-// does not fit the type, visit does not change the value, and the decoder returns an error later.
+// The visit method removes unknown fields from a value that will be decoded as the given type. If
+// the value does not fit the type, the method does not change the value, and the decoder returns an
+// error later.
 func (u *unknownFields) visit(n *yaml.Node, as reflect.Type) {
 	switch as.Kind() {
 	case reflect.Pointer:
