@@ -129,8 +129,8 @@ const authorityForms = "use NAMESPACE/NAME, NAME.NAMESPACE, or the name and port
 
 const importSuffix = ".svc.clusterset.local"
 
-// authority expands the given authority to the form that proxies send. The returned errors are
-// meant for users. The following rules apply:
+// The authority method expands the given authority to the form that proxies send. The returned
+// errors are meant for users. The following rules apply:
 //
 //   - The forms NAMESPACE/NAME, NAME.NAMESPACE and NAME.NAMESPACE.svc are accepted, with or without
 //     :PORT.

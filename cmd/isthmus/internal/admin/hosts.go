@@ -48,9 +48,9 @@ func ParseHosts(list string) ([]string, error) {
 	return names, nil
 }
 
-// admit reports whether requests with this Host header are allowed. The allowed names are IP
-// addresses, single labels such as localhost, and names in --admin-hosts. DNS names that end with
-// the cluster domain, svc or the replica's namespace are also allowed.
+// The admit method reports whether requests with this Host header are allowed. The allowed names
+// are IP addresses, single labels such as localhost, and names in --admin-hosts. DNS names that end
+// with the cluster domain, svc or the replica's namespace are also allowed.
 func (h *Hosts) admit(host string) bool {
 	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -72,8 +72,8 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// guard returns a handler that rejects requests that a page on another site may have caused. The
-// handler accepts any host name on the paths for the kubelet and Prometheus.
+// The guard method returns a handler that rejects requests that a page on another site may have
+// caused. The handler accepts any host name on the paths for the kubelet and Prometheus.
 func (h *Hosts) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
