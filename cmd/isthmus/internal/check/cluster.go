@@ -30,7 +30,8 @@ func newClusterCheck(r *report, c adminapi.Cluster, now time.Time) *clusterCheck
 	return &clusterCheck{report: r, Cluster: c, now: now}
 }
 
-// unchecked adds a result with the level Unchecked for each check that needs a working API server.
+// The unchecked method adds a result with the level Unchecked for each check that needs a working
+// API server.
 func (l *clusterCheck) unchecked() {
 	checks := [][2]string{{sectionAPI, Rights}, {sectionTrust, Anchors}, {sectionNetworks, PodNetworks}}
 	if l.local {
@@ -90,7 +91,8 @@ func (l *clusterCheck) checkServer() {
 	}
 }
 
-// isFailure reports whether a status shows that the API server fails or rejects all requests.
+// isFailure reports whether a status shows that the API server is failing or rejects the
+// credentials.
 func (l *clusterCheck) isFailure(status int) bool {
 	follows := l.State == adminapi.Ready || l.State == adminapi.Pending || l.State == ""
 	return status == http.StatusUnauthorized || status >= 500 && !follows
@@ -319,8 +321,8 @@ func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	return OK, "is valid until " + when
 }
 
-// roughly returns an approximate duration in words. The result uses the largest unit in which the
-// duration is at least 1.9.
+// The roughly function returns an approximate duration in words. The result uses the largest unit
+// in which the duration is at least 1.9.
 func roughly(d time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -439,7 +441,8 @@ const (
 	networksAge = 65
 )
 
-// aged appends the age of the data to the text of a result if the data is older than usual.
+// The aged function appends the age of the data to the text of a result if the data is older than
+// usual.
 func aged(text string, seconds, usual int) string {
 	if seconds <= usual {
 		return text
