@@ -4,8 +4,8 @@
 //     the admin server.
 //   - "isthmus check" evaluates the pages of all replicas with package check. If there is no
 //     replica, "isthmus check" evaluates the objects that the user can read in the clusters.
-//   - "isthmus get" and "isthmus profile" open the same streams as a proxy. After each message, the
-//     commands show the state that the proxy would have.
+//   - "isthmus get" and "isthmus profile" open the same streams that a proxy opens. After each
+//     message, the commands show the state that the proxy would have.
 //
 // "isthmus get" prints the state as a table:
 //

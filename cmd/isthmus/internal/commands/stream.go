@@ -28,8 +28,8 @@ const batchWindow = 50 * time.Millisecond
 
 // state is the state of a proxy after the messages received on one stream.
 type state[M any] interface {
-	// apply changes the state according to a message. If the message is one that servers must not
-	// send, the result is an error.
+	// The apply method changes the state according to a message. If the message is one that servers
+	// must not send, the result is an error.
 	apply(*M) error
 	started() bool
 	// output returns the state for -o json, and table returns the state as a table.
@@ -106,8 +106,8 @@ func (s *session[M]) run(ctx context.Context, p cli.Process) error {
 	return s.display(ctx, p, out, messages, ended)
 }
 
-// connect returns a connection to a replica's gRPC server. The connection is established on first
-// use.
+// The connect function returns a connection to a replica's gRPC server. The connection is
+// established on first use.
 func connect(g reach.Replica) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+cmp.Or(g.Address, "gateway"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
@@ -118,8 +118,8 @@ func connect(g reach.Replica) (*grpc.ClientConn, error) {
 		}))
 }
 
-// receive sends the messages of the stream to a channel, and returns the reason why the stream
-// ended. The reason is never nil.
+// The receive method forwards the messages of the stream to a channel, and returns the reason why
+// the stream ended. The reason is never nil.
 func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan<- *M) error {
 	stream, err := s.open(pb.NewDestinationClient(conn), ctx,
 		&pb.GetDestination{Scheme: "k8s", Path: s.authority, ContextToken: s.token})
@@ -139,8 +139,8 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan
 	}
 }
 
-// display applies messages and shows the state until the stream ends or the process receives a
-// signal. The second channel delivers the reason why the stream ended.
+// The display method applies messages and shows the state until the stream ends or the process
+// receives a signal. The second channel delivers the reason why the stream ended.
 func (s *session[M]) display(
 	ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error,
 ) error {
