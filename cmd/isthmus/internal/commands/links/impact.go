@@ -102,8 +102,8 @@ func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	return list
 }
 
-// worse reports whether the first impact leaves fewer endpoints than the second, which another
-// replica reported for the same port.
+// The worse function reports whether the first impact leaves fewer endpoints than the second, which
+// another replica reported for the same port.
 func worse(i, than *adminapi.ServiceImpact) bool {
 	if i.Bare() != than.Bare() {
 		return i.Bare()

@@ -33,7 +33,8 @@ func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
 // replica.
 var oneReplica = [][2]string{{"admin", "pod"}}
 
-// work carries out and reports the steps of a command. With --dry-run, the steps are only reported.
+// work carries out and reports the steps of a command. With --dry-run, the steps are reported but
+// not carried out.
 type work struct {
 	p   cli.Process
 	out io.Writer // receives the reports
@@ -72,9 +73,9 @@ func (w *work) warn(format string, args ...any) {
 // pollEvery is the polling interval while a command waits for replicas.
 const pollEvery = 500 * time.Millisecond
 
-// lacks describes the part of the awaited change that a replica's page does not show yet. If the
-// page shows the whole change, the description is "". If the page will never show the change, the
-// result is an error.
+// A function of type lacks describes the part of the awaited change that a replica's page does not
+// show yet. If the page shows the whole change, the description is "". If the page will never show
+// the change, the result is an error.
 type lacks func(adminapi.Clusters) (string, error)
 
 // awaitReplicas waits until the pages of all replicas show the awaited change. If no replica
