@@ -131,8 +131,8 @@ func (a attempt) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// refusal returns the reason why a server refused to upgrade a connection. The error is a
-// StatusError if the server is an API server, and an UpgradeFailureError otherwise.
+// The refusal function returns the reason why a server refused to upgrade a connection. The error
+// is a StatusError if the server is an API server, and an UpgradeFailureError otherwise.
 func refusal(response *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, guard.MaxError)) // a part of the text is enough
 	var status metav1.Status
@@ -182,7 +182,7 @@ func (s errorStream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// over reports whether new connections need a new forwarder.
+// The over method reports whether new connections need a new forwarder.
 func (f *forwarder) over() bool {
 	select {
 	case <-f.ended:
@@ -210,8 +210,8 @@ func (f *forwarder) awaitReason(err error) {
 	}
 }
 
-// explain returns a [BrokenError] with the reason why a connection failed. If the forwarder still
-// works, explain returns err unchanged.
+// The explain method returns a [BrokenError] with the reason why a connection failed. If the
+// forwarder still works, explain returns err unchanged.
 func (f *forwarder) explain(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
