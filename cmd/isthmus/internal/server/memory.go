@@ -82,8 +82,8 @@ func viewLimit(usable, view int64) int {
 	return int(view)
 }
 
-// returnMemory returns free memory to the operating system. Replicas have free memory after listing
-// all clusters, because lists need more memory than the resulting caches.
+// returnMemory returns free memory to the operating system. Lists need more memory than the
+// resulting caches, so a replica has much free memory after listing all clusters.
 func returnMemory() { debug.FreeOSMemory() }
 
 // These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The

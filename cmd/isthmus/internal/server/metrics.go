@@ -41,8 +41,8 @@ func newBuildMetric(version string) prometheus.Collector {
 // scraped is a prometheus.Collector that computes its series on each scrape.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. Describe does not send descriptors, so that Prometheus
-// does not check the collected metrics.
+// Describe implements prometheus.Collector. Describe sends no descriptors, so the registry checks
+// the metrics only when it collects them.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -53,9 +53,9 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 // federationMetrics collects the numbers of members and endpoints of services. If byService is
-// true, federationMetrics also collects series for each service. To limit the number of series,
-// metrics without a service label combine all clusters that are not linked under an empty cluster
-// label.
+// true, federationMetrics also collects series for each service. In metrics without a service
+// label, all unlinked clusters share one series with an empty cluster label, so that the number of
+// series is limited.
 func federationMetrics(t *federation.Table, byService bool) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		linked := t.Linked()

@@ -197,7 +197,8 @@ func (e *exporter) storeOptions() *clusterstore.ExportOptions {
 	return e.catalog.StoreOptions()
 }
 
-// begin connects the exporter to the store of clusters, and creates the writer if --exports is on.
+// The begin method connects the exporter to the store of clusters, and creates the writer if
+// --exports is on.
 func (e *exporter) begin(
 	store *clusterstore.Store,
 	local func() adminapi.Cluster,
@@ -354,7 +355,7 @@ func (e *exporter) Writer() *exports.Writer { return e.writer }
 // Notes returns messages for users about Linkerd's service mirrors.
 func (e *exporter) Notes() []string { return e.linkerd.Notes() }
 
-// shown returns the exports for the debug API, or nil if e is nil.
+// The shown method returns the exports for the debug API, or nil if e is nil.
 func (e *exporter) shown() *admin.ExportsReport {
 	if e == nil {
 		return nil
