@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Unserved describes a member that does not serve.
+// Unserved describes a member that cannot be reached, or that does not contribute endpoints.
 type Unserved struct {
 	Service ServiceID
 	Member  Member
@@ -199,7 +199,7 @@ type SteeredClient struct {
 	Since  time.Time    // when the current tiers came into use
 	Why    string       // why the current tiers came into use, as text
 	// WaitsFor describes the condition under which clients will use fewer tiers. If clients use
-	// only one tier, or if endpoints will be dropped at the time in Next, WaitsFor is empty.
+	// only one tier, or if Next is set, WaitsFor is empty.
 	WaitsFor string
 	Next     time.Time // when endpoints are next dropped, if nothing changes; zero if none are
 }

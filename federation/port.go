@@ -46,9 +46,9 @@ type origin struct {
 	at      time.Time
 }
 
-// rebuild reads new members, and members whose source or strictness has changed. The contributions
-// of all other members are reused. If scratch is true, rebuild reads all members, counts all their
-// addresses as offered, and publishes to all clients.
+// The rebuild method reads new members, and members whose source or strictness has changed. The
+// contributions of all other members are reused. If scratch is true, rebuild reads all members,
+// counts all their addresses as offered, and publishes to all clients.
 //
 // The port is modified only after the last call that may panic, so that the port can still be
 // described after a panic.
@@ -321,8 +321,8 @@ func summarize(d *Definition, members []contribution, st *steering) summary {
 	return sum
 }
 
-// The undeclared function reports whether at least one member serves but no member declares the
-// port. While a member is pending, the result is false.
+// The undeclared function reports whether at least one member contributes endpoints, but no member
+// declares the port. While a member is pending, the result is false.
 func undeclared(members []contribution) bool {
 	serving := false
 	for _, c := range members {
@@ -334,9 +334,9 @@ func undeclared(members []contribution) bool {
 	return serving
 }
 
-// The concerned method compares the port's current lists with its previous lists, and returns the
-// clients that the changes may affect. The clients are in the same order as in the result of
-// port.all. If the port's summary or steering has changed as well, concerned must not be called.
+// port.concerned compares the port's lists before and after a change, and returns the clients that
+// the change may affect. The clients are in the same order as in the result of port.all. If the
+// port's summary or steering has changed as well, port.concerned must not be called.
 //
 // Clients may request any number of invented names. To keep updates fast for the remaining clients,
 // each client that the change cannot affect is omitted:

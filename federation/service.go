@@ -88,8 +88,8 @@ func (s *watchedService) change(f func()) {
 	})
 }
 
-// finish reschedules the service, and reports changes to its tiers. All ports of the service must
-// be updated before finish is called.
+// The finish method reschedules the service, and reports changes to its tiers. The finish method
+// must be called only after all ports of the service have been updated.
 func (s *watchedService) finish() {
 	s.reschedule()
 	s.reportTiers()
@@ -327,9 +327,9 @@ type tierUser struct {
 }
 
 // The worse method reports whether a client uses more tiers than another client. If both clients
-// use the same number of tiers, the client whose tiers changed later is worse, because
-// TierChange.Why describes the latest change. Ports and nodes are compared only to make the order
-// deterministic.
+// use the same number of tiers, the result is true for the client whose tiers changed later,
+// because TierChange.Why describes the latest change. Ports and nodes are compared only to make the
+// order deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),
@@ -341,7 +341,7 @@ func (u tierUser) worse(than tierUser) bool {
 
 // TierChange describes a change to the number of tiers that clients in a zone use. If the ports of
 // the service use different numbers of tiers, TierChange describes the ports that use the most
-// tiers. Clients of a single instance are ignored.
+// tiers. Clients that request a single instance are ignored.
 type TierChange struct {
 	Service    ServiceID
 	Zone       string // the clients' zone; empty if unknown
