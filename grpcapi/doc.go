@@ -22,8 +22,8 @@
 //   - The server responds to a Get within Options.FirstFrame, either with messages or with a status
 //     code. The first messages contain the whole set. If a cluster's API server is down, the
 //     cluster's cached endpoints are still sent.
-//   - A Get ends with Unavailable if the objects of a member's cluster are not cached, and the
-//     other members have no endpoints.
+//   - If the objects of a member's cluster are not cached, and no other member has endpoints, a Get
+//     ends with Unavailable.
 //   - The server responds to a GetProfile immediately, either with a profile or with a status code.
 //
 // Updates on a Get stream:

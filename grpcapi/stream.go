@@ -29,7 +29,7 @@ type producer interface {
 	first() []*wire.Frame
 	// A call to next waits until there are messages to send, and returns these messages.
 	next(context.Context) ([]*wire.Frame, error)
-	// close releases the stream's view and stops its timers.
+	// The close method releases the stream's view and stops its timers.
 	close()
 }
 
@@ -132,8 +132,8 @@ func (st *stream) connect(ctx context.Context) {
 	}
 }
 
-// admit returns an error if there is not enough memory for the stream. Until the first stream of a
-// view is closed, the view's memory is charged to that stream's client address.
+// The admit method returns an error if there is not enough memory for the stream. Until the first
+// stream of a view is closed, the view's memory is charged to that stream's client address.
 func (st *stream) admit(name string) error {
 	s := st.server
 	st.charge(st.viewCost)
@@ -215,9 +215,9 @@ func (st *stream) markAnswered() {
 	st.guardAge()
 }
 
-// pause waits until Options.Pace has passed since the stream began to send its most recent message.
-// The time that the proxy takes to read a message counts toward the pause. If the stream ends
-// during the pause, the result is false.
+// The pause method waits until Options.Pace has passed since the stream began to send its most
+// recent message. The time that the proxy takes to read a message counts toward the pause. If the
+// stream ends during the pause, the result is false.
 func (st *stream) pause() (ok bool) {
 	st.madeAt = st.server.now()
 	wait := st.server.opts.Pace - time.Duration(st.madeAt-st.sentAt.Load())
@@ -250,11 +250,11 @@ const turnsPerProcessor = 8
 // turns is a semaphore that limits how many streams produce updates at the same time.
 //
 // Go runs goroutines roughly in the order in which they become runnable. A change to a popular
-// service makes tens of thousands of streams runnable. Without turns, goroutines that read watches
-// and publish sets would have to wait several times per event until all streams had been updated.
-// With turns, goroutines that read watches and publish sets have to wait only until each runnable
-// stream has queued for a turn. A stream that waits for a turn skips sets that are replaced in the
-// meantime.
+// service makes tens of thousands of streams runnable. Without turns, the goroutines that read
+// watches and publish sets would wait, several times per event, until all runnable streams had been
+// updated. With turns, the goroutines that read watches and publish sets wait only until each
+// runnable stream has queued for a turn. A stream that waits for a turn skips sets that are
+// replaced in the meantime.
 //
 // A stream holds its turn while it looks up its set, and while it encodes messages or waits for
 // another stream to encode them. A stream does not need a turn for its first messages.
@@ -282,8 +282,8 @@ func (st *stream) takeTurn() (ok bool) {
 
 func (st *stream) endTurn() { <-st.server.turns }
 
-// expire is called when the timer fires, because a send is taking too long or the connection is too
-// old. The method may run late, after the send has ended and the timer has been reset.
+// The guard timer calls expire when a send takes too long, and when the connection reaches its
+// maximum age. The call may come late, after the send has ended and the timer has been reset.
 func (st *stream) expire() {
 	now := st.server.now()
 	sending := st.sending.Load()
@@ -317,7 +317,8 @@ func (st *stream) endError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// release closes a producer, and counts a stall for the connection if the stream has stalled.
+// The release function closes a producer. If the stream has stalled, the function also counts a
+// stall for the connection.
 func release(p producer) {
 	st := p.common()
 	defer st.server.streams.remove(st)
