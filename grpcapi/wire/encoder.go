@@ -109,7 +109,7 @@ func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
 	return nil
 }
 
-// add encodes an update that adds the given endpoints. The list must not be empty.
+// The add method encodes an update that adds the given endpoints. The list must not be empty.
 func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)
 }
@@ -126,7 +126,7 @@ func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpo
 	})
 }
 
-// remove encodes the removal of the given addresses. The list must not be empty.
+// The remove function encodes the removal of the given addresses. The list must not be empty.
 func remove(addrs []netip.AddrPort) []*Frame {
 	return pack(updateRemove, nil, len(addrs), anyNumber, func(b []byte, i int) []byte {
 		return nested(b, setAddrs, func(b []byte) []byte { return appendTCP(b, addrs[i]) })
@@ -142,8 +142,8 @@ func noEndpoints(exists bool) *Frame {
 	return newFrame(updateNoEndpoints, body)
 }
 
-// appendAddr appends the fields of an endpoint's WeightedAddr, without the labels that the message
-// shares between endpoints.
+// appendAddr appends the fields of an endpoint's WeightedAddr, except for the labels that all
+// endpoints in the message share.
 func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
 	b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 	w := uint64(weight)
@@ -205,8 +205,8 @@ func appendIdentity(b []byte, id federation.Identity) []byte {
 
 func identified(id federation.Identity) bool { return id.DNS != "" || id.URI != "" }
 
-// meshed reports whether to send protocol hints for the endpoint. An address with an identity but
-// without a Pod or Workload belongs to a Linkerd gateway, which is meshed.
+// The meshed function reports whether to send protocol hints for the endpoint. An address with an
+// identity but without a Pod or Workload belongs to a Linkerd gateway, which is meshed.
 func meshed(ep *federation.Endpoint) bool {
 	switch ep.Kind {
 	case federation.Workload:
@@ -333,7 +333,8 @@ func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 // address, and proxies expect zone_locality there.
 //
 // A label must be in the same place in every message: with the address, or among the shared labels.
-// If the place of a label changed, proxies would treat the endpoint as changed and rebuild it.
+// If a label moved between the address and the shared labels, proxies would treat the endpoint as
+// changed and rebuild it.
 func ofAddress(l federation.Label) bool {
 	return l.Name == "pod" || l.Name == "external_workload" || l.Name == zoneLocality && l.Value != "unknown"
 }

@@ -200,8 +200,8 @@ const profileEndpoint protowire.Number = 6
 // onlyField is the field number in messages that wrap a single value.
 const onlyField protowire.Number = 1
 
-// nested appends a field whose value is a message. The body function appends the fields of the
-// nested message.
+// The nested function appends a field whose value is a message. The body function appends the
+// fields of the nested message.
 func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	start := len(b)

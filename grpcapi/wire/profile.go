@@ -49,8 +49,9 @@ type routingKey struct {
 	port    uint16
 }
 
-// Routings creates each routing once and shares it. A routing need not be released, because only a
-// weak pointer to it is stored. A Routings is safe for concurrent use.
+// Routings creates each routing once, for all profiles that contain it. A routing need not be
+// released, because a Routings stores only a weak pointer to it. A Routings is safe for concurrent
+// use.
 type Routings struct {
 	tooLarge func(*federation.ServiceProfile, int) // fixed, as is plain
 	plain    *Routing                              // the default, for services without a ServiceProfile
