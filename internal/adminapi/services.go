@@ -59,8 +59,8 @@ type Preference struct {
 	MinReady    string `json:"minReady"`
 	ReturnAfter string `json:"returnAfter"`
 	ReturnOver  string `json:"returnOver"`
-	// Unlinked lists the clusters that the service's own annotation names, but that are not linked.
-	// Tiers that consist only of unlinked clusters are always empty.
+	// Unlinked lists the clusters that are named in the service's own annotation, but are not
+	// linked. Tiers that consist only of unlinked clusters are always empty.
 	Unlinked []string `json:"unlinked,omitempty"`
 }
 
@@ -73,8 +73,8 @@ type Clients struct {
 	Tiers    []Tier    `json:"tiers"`          // in order; clusters of last resort may form the last tier
 	Since    time.Time `json:"since"`          // when the current tiers came into use
 	Why      string    `json:"why"`            // why the current tiers came into use
-	// WaitsFor describes the condition under which clients will use fewer tiers. WaitsFor is empty
-	// if clients use only one tier, or if the time of the next step is already in Next.
+	// WaitsFor describes the condition under which clients will use fewer tiers. If clients use
+	// only one tier, or if Next contains the time of the next step, WaitsFor is empty.
 	WaitsFor string     `json:"returnWaitsFor,omitempty"`
 	Next     *time.Time `json:"nextStep,omitempty"` // when endpoints are dropped, unless something changes first
 }
