@@ -169,8 +169,8 @@ func metadata(object []byte) []byte {
 
 var protobufPrefix = []byte("k8s\x00")
 
-// wrap adds the kind of an object to its encoded form. Kubernetes adds the kind to all protobuf
-// objects, except for those in lists.
+// The wrap function adds the kind of an object to its encoded form. Kubernetes adds the kind to all
+// protobuf objects, except for those in lists.
 func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
 	text, err := (&runtime.Unknown{
 		TypeMeta: runtime.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind},

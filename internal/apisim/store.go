@@ -193,13 +193,13 @@ func (s *store) note(t *table, e event) {
 	t.changed = make(chan struct{})
 }
 
-// drop removes the oldest n events. The number n must be at least 1.
+// The drop method removes the oldest n events. The number n must be at least 1.
 func (t *table) drop(n int) {
 	t.oldest = t.events[n-1].version
 	t.events = slices.Clone(t.events[n:])
 }
 
-// compact drops all past events, and all stored pages of lists.
+// The compact method drops all past events, and all stored pages of lists.
 func (s *store) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,8 +371,8 @@ func (s *store) expect(of target, uid types.UID, version string) (*object, error
 	return o, nil
 }
 
-// accept stores an object that a client has written. When a client creates an object, the argument
-// old is nil. The caller holds s.mu.
+// The accept method stores an object that a client has written. When a client creates an object,
+// the argument old is nil. The caller holds s.mu.
 func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Object) (*object, error) {
 	m.SetNamespace(of.namespace)
 	if service, ok := given.(*corev1.Service); ok {
@@ -417,8 +417,8 @@ func (s *store) taken() *writes {
 	return s.writes
 }
 
-// The wrote method calls the after function that was passed to TakeWrites, unless this function is
-// nil. The caller holds s.mu.
+// If the second function that was passed to TakeWrites is not nil, the wrote method calls it. The
+// caller holds s.mu.
 func (s *store) wrote(k kind, before, after *object) error {
 	if s.writes.after == nil {
 		return nil
