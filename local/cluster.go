@@ -36,18 +36,17 @@ type Options struct {
 	// after calling New.
 	Preference *federation.Preference
 	Cordon     federation.Standing
-	// Region is the region of the cluster. If Region is empty, the labels of the cluster's Nodes
-	// determine the region.
+	// If Region is empty, the labels of the cluster's Nodes determine the cluster's region.
 	Region string
 	// Writer writes EndpointSlices for the cluster's ExternalWorkloads. If Writer is nil, no
 	// EndpointSlices are written.
 	Writer *externalworkload.Writer
-	// Exports makes the cluster cache its exports and every object that has the same name as an
-	// export. Pass the same ExportOptions to the Store, together with the result of LocalLink. If
-	// Exports is nil, the cluster caches nothing for exports.
+	// If Exports is set, the cluster caches its exports and every object that has the same name as
+	// an export. Pass the same ExportOptions to the Store, together with the result of LocalLink.
+	// If Exports is nil, the cluster caches nothing for exports.
 	Exports *clusterstore.ExportOptions
-	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
-	// is processed. If Supervisor is nil, a panic ends the process.
+	// Supervisor recovers from panics that occur while a Service is defined, a profile is updated
+	// or a change is processed. If Supervisor is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
 	// Report is called when the cluster's state changes, and once at the start if the cluster is
 	// cordoned. Report must not block.
@@ -214,8 +213,8 @@ func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 
 func (l *Cluster) defineSoon(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) }
 
-// define updates the definition of a Service in the table, or removes it if the Service no longer
-// exists. Do not call define concurrently for the same Service.
+// The define method updates the definition of a Service in the table, or removes it if the Service
+// no longer exists. The method must not be called concurrently for the same Service.
 func (l *Cluster) define(id federation.ServiceID) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
@@ -400,7 +399,7 @@ var (
 )
 
 // Describe implements prometheus.Collector. Describe sends no descriptors, so the registry checks
-// the metrics on each collection.
+// the metrics only when it collects them.
 func (l *Cluster) Describe(chan<- *prometheus.Desc) {}
 
 func (l *Cluster) Collect(ch chan<- prometheus.Metric) {

@@ -139,9 +139,9 @@ func (p *profiles) about(t cluster.Topic) []*watched {
 	return slices.Collect(maps.Keys(p.topics[t]))
 }
 
-// publish builds the profile, and publishes it if it has changed. A profile that has already been
-// published is replaced only if the argument again is true. If calls overlap, the last call reads
-// the newest objects.
+// The publish method builds the profile, and publishes it if it has changed. If the argument named
+// again is false, a profile that has already been published is not replaced. If calls overlap, the
+// last call reads the newest objects.
 func (w *watched) publish(build func(federation.ProfileKey) *federation.Profile, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
