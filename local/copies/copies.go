@@ -87,8 +87,8 @@ type outage struct {
 
 func (o *outage) due() bool { return !o.copied && !time.Now().Before(o.next) }
 
-// postpone schedules the next attempt to write after a pause, and doubles the length of the next
-// pause.
+// The postpone method schedules the next attempt to write after a pause, and doubles the length of
+// the next pause.
 func (o *outage) postpone() {
 	o.next = time.Now().Add(o.pause)
 	o.pause = min(2*o.pause, maxRetry)
@@ -162,7 +162,7 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 // list may be out of date.
 const newest, cached = "", "0"
 
-// list returns the selected generations, newest first.
+// The list method returns the selected generations, newest first.
 func (c *Copies) list(ctx context.Context, selector, version string) ([]*generation, error) {
 	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
@@ -198,7 +198,8 @@ func (c *Copies) Run(ctx context.Context) error {
 	return nil
 }
 
-// note updates the recorded outages, and reports whether any cluster has to be copied now.
+// The note method updates the recorded outages, and reports whether any cluster has to be copied
+// now.
 func (c *Copies) note(links []clusterstore.LinkedCache) (due bool) {
 	before := c.outages
 	c.outages = make(map[federation.ClusterName]*outage)
@@ -226,7 +227,7 @@ type work struct {
 
 func (w *work) empty() bool { return len(w.unusable)+len(w.write)+len(w.remove) == 0 }
 
-// After requesting a list of all copies, the method decides which copies to write and which to
+// The plan method lists all stored copies, and then decides which copies to write and which to
 // delete.
 func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, leading bool) *work {
 	version := cached
@@ -253,8 +254,8 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, lea
 	return c.decide(all, links, leading)
 }
 
-// decide compares the generations with the links, beginning with the newest generation. A
-// generation is up to date if it was written during the current outage, from the cluster that the
+// The decide method compares the generations with the links, beginning with the newest generation.
+// A generation is up to date if it was written during the current outage, from the cluster that the
 // link currently names. The leader deletes all incomplete generations, because no other replica
 // writes at the same time.
 func (c *Copies) decide(all []*generation, links []clusterstore.LinkedCache, leading bool) *work {
@@ -352,9 +353,9 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	c.remove(ctx, leader, w.remove)
 }
 
-// write stores a copy of a linked cluster. The result n is the number of bytes that may have been
-// stored, even if write returns an error. If the copy is larger than the argument room allows,
-// write returns an error and stores nothing.
+// The write method stores a copy of a linked cluster. The result n is the number of bytes that may
+// have been stored, even if err is not nil. If the size of the copy exceeds the room argument, the
+// method stores nothing and returns an error.
 func (c *Copies) write(
 	ctx context.Context, leader *lease.Leadership, l *clusterstore.LinkedCache, room int,
 ) (n int, err error) {
@@ -383,8 +384,8 @@ func (c *Copies) write(
 	return n, nil
 }
 
-// remove deletes generations, and returns the size in bytes of the generations that could not be
-// deleted.
+// The remove method deletes generations, and returns the total size, in bytes, of the generations
+// that could not be deleted.
 func (c *Copies) remove(ctx context.Context, leader *lease.Leadership, list []*generation) (remaining int) {
 	for _, g := range list {
 		if err := c.removeOne(ctx, leader, g); err != nil {
@@ -409,7 +410,8 @@ func (c *Copies) removeOne(ctx context.Context, leader *lease.Leadership, g *gen
 	return nil
 }
 
-// request sends a request while this replica is the leader, and repeats a failed request.
+// The request method sends a request while this replica is the leader, and repeats a failed
+// request.
 func (c *Copies) request(ctx context.Context, leader *lease.Leadership, send func(context.Context) error) (err error) {
 	for range maxAttempts {
 		if err := c.limiter.Wait(ctx); err != nil {
