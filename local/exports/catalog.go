@@ -46,7 +46,7 @@ type cataloged struct {
 
 func NewCatalog(o CatalogOptions) *Catalog { return &Catalog{o: o} }
 
-// StoreOptions returns options that make a Store and its clusters cache the data for the Catalog.
+// StoreOptions returns options with which a Store and its clusters cache the data for the Catalog.
 func (c *Catalog) StoreOptions() *clusterstore.ExportOptions {
 	return &clusterstore.ExportOptions{
 		Hooks:    c.hooks,

@@ -25,8 +25,9 @@ const (
 	// pollEvery is the time between reads of Leases. The Leases of Linkerd's service mirrors expire
 	// after 30 s.
 	pollEvery = 5 * time.Second
-	// For settleTime after selectors change, Isthmus neither adds nor removes objects for linked
-	// clusters, because exports that were read before the change may match the previous selectors.
+	// After a change of selectors, Isthmus neither adds nor removes objects for linked clusters
+	// until settleTime has passed. Exports that were read before a change of selectors may match
+	// only the previous selectors.
 	settleTime = time.Second
 
 	pollTimeout     = 10 * time.Second
@@ -67,8 +68,8 @@ type Mirrors struct {
 	leases    map[string]mirrorLease
 	leasesErr error
 	// readSince is the start of the period in which Leases were read without a long gap, or zero if
-	// Leases were never read. During a long gap, a mirror can acquire and release a Lease
-	// unnoticed.
+	// Leases were never read. If two reads are far apart, a mirror can acquire and release a Lease
+	// unnoticed between them.
 	readSince time.Time
 	lastRead  time.Time               // last read of Leases
 	there     map[string]*linkerdLink // existing Links by key
@@ -214,8 +215,8 @@ func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
 	return there, err
 }
 
-// choose updates the selectors in force and returns the clusters whose selectors have changed. The
-// caller holds m.mu.
+// The choose method updates the selectors in force and returns the clusters whose selectors have
+// changed. The caller holds m.mu.
 func (m *Mirrors) choose(now time.Time) (changed []string) {
 	before := m.links
 	byName := make(map[string]*linkerdLink)
@@ -260,8 +261,8 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 }
 
 // Complete fills in the Lease field of a cluster. If the cluster has a Link, Complete also sets Age
-// to the creation time of the Link. While Isthmus must not add or remove exports of the cluster,
-// Complete also sets Joins to plan.Unreadable.
+// to the creation time of the Link. While Isthmus must neither add nor remove exports of the
+// cluster, Complete also sets Joins to plan.Unreadable.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
