@@ -120,9 +120,9 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 // the keys in excludedKeys are excluded.
 const commonDomain = "app.kubernetes.io"
 
-// excluded reports whether other software may use the given key to identify its own objects. If a
-// key is longer than the API accepts, the result is false, because looking up all parent domains
-// would take too long.
+// The excluded function reports whether other software may use the given key to identify its own
+// objects. If a key is longer than the API accepts, the result is false, because looking up all
+// parent domains would take too long.
 func excluded(key string) bool {
 	if len(key) > maxKey {
 		return false

@@ -10,7 +10,8 @@ import (
 type Plan struct {
 	Services []WantedService
 	Imports  []WantedImport
-	// Delete and DeleteImports list marked objects that no export requests.
+	// Delete and DeleteImports list objects that have the mark of this installation, but are not
+	// needed for any export.
 	Delete, DeleteImports []Unwanted
 	// Exports lists the planned conditions of the local cluster's ServiceExports.
 	Exports   []ExportConditions

@@ -27,8 +27,9 @@ type WantedService struct {
 }
 
 // Mine reports whether the plan may write a Service that the caller has just read from the API
-// server. The plan may write a marked Service. The plan may also write a Service that the plan
-// adopts from Linkerd's service mirror, if the Service has not changed since planning.
+// server. The plan may write a Service that has the mark of this installation. The plan may also
+// write a Service that it adopts from Linkerd's service mirror, unless the Service has changed
+// since planning.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false
@@ -38,9 +39,9 @@ func (w *WantedService) Mine(have *Service) bool {
 		maps.Equal(worldAnnotations(have.Annotations), worldAnnotations(w.adopts.Annotations))
 }
 
-// worldAnnotations returns the annotations by which a Service in [World.Services] can be compared
-// with a Service that was just read. Other annotations are missing from World.Services, because the
-// cache drops them.
+// worldAnnotations returns the annotations that the cache keeps in [World.Services]. The cache
+// drops all other annotations, so a comparison with a Service that was just read must ignore these
+// annotations.
 func worldAnnotations(annotations map[string]string) map[string]string {
 	all := maps.Clone(annotations)
 	maps.DeleteFunc(all, func(key, _ string) bool { return !inDomain(key, "linkerd.io", "isthmus.io") })
@@ -134,8 +135,7 @@ func (w *WantedImport) Content() string {
 	return hash(fmt.Sprintf("%#v", i), 20)
 }
 
-// Over is like [WantedService.Over], but reports separately whether the metadata or spec differs,
-// and whether the status differs.
+// Over is like [WantedService.Over], but reports differences in the status separately.
 func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, statusDiffers bool) {
 	if have != nil {
 		next = *have
@@ -172,8 +172,8 @@ type metadata struct {
 	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
-	// The local cluster's preference, or nil if the preference is unknown. A known preference is
-	// applied even while other copied values are kept.
+	// The local cluster's preference, or nil if the preference is unknown. If keep is true, a known
+	// preference is still applied, although all other copied values stay unchanged.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }
