@@ -45,19 +45,19 @@
 //   - The writer waits 50 ms after a change to collect further changes. After a change to a
 //     workload, the writer searches for the affected Services and then waits another 50 ms. In a
 //     namespace with more than 500 Services, this search runs at most once a second.
-//   - The slices of a Service are written at most once a second. Each slice that differs is written
-//     once, or twice if slices exchange endpoints.
+//   - The slices of a Service are written at most once a second. Each slice that has to change is
+//     written once, or twice if slices exchange endpoints.
 //
 // Isthmus uses the same Lease and the same mark as Linkerd's controller, and writes slices with the
 // same names and contents. Either program can take over from the other without a write, unless a
 // Service has unnamed ports.
 //
 // The writer watches nothing itself. The local cluster ([Cluster]) caches Services,
-// ExternalWorkloads and the number of marked slices. The writer does not cache slices, but lists a
-// Service's slices before each sync of the Service. The list is never stale, because the request
-// does not set resourceVersion. Cached Services and ExternalWorkloads may be stale, because a
-// stalled watch is detected only after about 100 s. A new leader with stale watches may replace
-// newer endpoints with older ones until its watches catch up.
+// ExternalWorkloads and the number of slices with the writer's mark. The writer does not cache
+// slices, but lists a Service's slices before each sync of the Service. The list is never stale,
+// because the request does not set resourceVersion. Cached Services and ExternalWorkloads may be
+// stale, because a stalled watch is detected only after about 100 s. A new leader with stale
+// watches may replace newer endpoints with older ones until its watches catch up.
 //
 // Call New, SetCluster and Run once. Methods other than SetCluster and Run may be called at any
 // time. The leader uses several goroutines for writes. A replica that is not the leader uses only

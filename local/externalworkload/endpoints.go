@@ -28,7 +28,7 @@ type group struct {
 	endpoints map[string]discoveryv1.Endpoint // by name of the workload
 }
 
-// fill moves endpoints of the group into slices of the group that have room for more endpoints.
+// The fill method moves endpoints from the group's map to those slices of the group that have room.
 // Slices that have to be written anyway are filled first.
 func (g *group) fill(kept []*packed) {
 	names := slices.Sorted(maps.Keys(g.endpoints))
@@ -50,8 +50,8 @@ func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
 	return list
 }
 
-// selects reports whether the writer writes slices for a Service. Services in kube-system are not
-// excluded.
+// The selects function reports whether the writer writes slices for a Service. Services in
+// kube-system are not excluded.
 func selects(svc *corev1.Service) bool {
 	return svc.Spec.Type != corev1.ServiceTypeExternalName && len(svc.Spec.Selector) > 0
 }

@@ -12,8 +12,9 @@ import (
 )
 
 // Problems records which parts of Services cannot be used, and why. The problems of a Service are
-// logged once, when they appear or change. A [Writer] records missing parts of slices, and package
-// local records invalid annotations and labels. All methods are safe for concurrent use.
+// logged once, when they appear or change. A [Writer] records endpoints and ports that are missing
+// from slices, and package local records invalid annotations and labels. All methods are safe for
+// concurrent use.
 type Problems struct {
 	log     *zap.Logger
 	message string
