@@ -45,8 +45,8 @@
 //     least ten times the duration of a pass, but a pass always begins within a second of a change.
 //   - At most 32 writes are in progress at a time, and at most 4 of them for the same link or
 //     namespace. If the writes for one link or namespace hang, the writes for other links and
-//     namespaces continue. Writes alternate between links or namespaces. The writes for one link
-//     alternate between namespaces.
+//     namespaces continue. Pending writes for different links or namespaces take turns. The writes
+//     for one link alternate between namespaces.
 //   - An object is written at most once a second. An object that keeps changing is written less
 //     often, down to once per MaxPause.
 //   - A failed write does not delay other objects. The Loop retries a failed write indefinitely,
