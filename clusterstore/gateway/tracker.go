@@ -22,7 +22,7 @@ const (
 	resolveTimeout = 5 * time.Second // timeout for all names together
 
 	// The Tracker remembers the health of addresses that are no longer in use, because a name may
-	// resolve to different addresses each time.
+	// soon resolve to the same addresses again.
 	rememberFor   = 10 * time.Minute
 	maxRemembered = 64 // unused probes
 )
