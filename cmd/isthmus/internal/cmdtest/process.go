@@ -1,5 +1,5 @@
-// Package cmdtest contains helpers for tests of the packages below cmd: the output of a process,
-// and clusters without API servers.
+// Package cmdtest helps to test the packages below cmd. It captures the output of a process, and
+// simulates clusters without API servers.
 package cmdtest
 
 import (
