@@ -200,7 +200,7 @@ func (s *session[M]) finish(out *screen, ended error) error {
 }
 
 // codeMeanings explains the status codes that have a specific meaning in an RPC. The entry for
-// codes.Unavailable is one more possible cause, in addition to the causes that apply to all
+// codes.Unavailable names one more possible cause, in addition to the causes that apply to all
 // streams.
 type codeMeanings map[codes.Code]string
 
