@@ -79,8 +79,8 @@ const pollEvery = 500 * time.Millisecond
 type lacks func(adminapi.Clusters) (string, error)
 
 // awaitReplicas waits until the pages of all replicas show the awaited change. If no replica
-// responds to the first request, awaitReplicas returns an error immediately, because there may be
-// no replica.
+// responds to the first request, Isthmus may not be running, so awaitReplicas returns an error
+// immediately.
 func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string, page lacks) error {
 	return w.p.Await(context.Background(), fmt.Sprintf(" until every replica %s, for up to %v", what, t.Timeout),
 		func() error {
