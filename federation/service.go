@@ -198,10 +198,10 @@ func (s *watchedService) add(k Key) *published {
 	return to
 }
 
-// undeclaredPorts returns the number of watched ports that no member is known to declare. The
-// number includes ports that only a pending cluster may declare, because the cluster may turn out
-// not to declare these ports. Only a newly linked cluster can be pending here, because a starting
-// replica does not serve proxies while any cluster is pending.
+// undeclaredPorts returns the number of watched ports that no member is known to declare. A pending
+// cluster may turn out not to declare a port, so the number includes ports that only a pending
+// cluster may declare. After startup, only a newly linked cluster can be pending, because a
+// starting replica does not serve proxies while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {
