@@ -9,7 +9,7 @@
 //	go s.Run(ctx)                             // runs the retries
 //	s.Do(work, update, rebuild)               // rebuild is the retry of update
 //
-// The caller must ensure that retries are safe. A retry must not use any state that the panicking
-// function may have left in an inconsistent condition. Every lock that a supervised function
-// acquires must be released with defer.
+// The caller must ensure that retries are safe. A retry must not use any data that the panicking
+// function may have left in an inconsistent state. Every lock that a supervised function acquires
+// must be released with defer.
 package panics
