@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// software describes programs that identify their objects by labels or annotations. If a label that
-// identifies an object were copied to another cluster, the same program in that cluster might
-// change or delete the written object.
+// software describes programs that identify their objects by labels or annotations. If a label by
+// which a program identifies its objects were copied to another cluster, the same program in that
+// cluster might change or delete the copied object.
 type software struct {
 	kind    string // as in docs/exports.md
 	domains []string
