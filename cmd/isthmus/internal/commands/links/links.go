@@ -79,7 +79,7 @@ const pollEvery = 500 * time.Millisecond
 type lacks func(adminapi.Clusters) (string, error)
 
 // awaitReplicas waits until the pages of all replicas show the awaited change. If no replica
-// responds to the first request, Isthmus may not be running, so awaitReplicas returns an error
+// responds to the first request, there may be no running replica, so awaitReplicas returns an error
 // immediately.
 func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string, page lacks) error {
 	return w.p.Await(context.Background(), fmt.Sprintf(" until every replica %s, for up to %v", what, t.Timeout),
