@@ -1,5 +1,5 @@
-// Package cmdtest helps to test the packages below cmd. It captures the output of a process, and
-// simulates clusters without API servers.
+// Package cmdtest helps to test the packages below cmd. Its helpers capture the output of a
+// process, and simulate clusters without API servers.
 package cmdtest
 
 import (
