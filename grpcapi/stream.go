@@ -283,7 +283,8 @@ func (st *stream) takeTurn() (ok bool) {
 func (st *stream) endTurn() { <-st.server.turns }
 
 // The guard timer calls expire when a send takes too long, and when the connection reaches its
-// maximum age. The call may come late, after the send has ended and the timer has been reset.
+// maximum age. The expire method may run late, after the send has ended and the timer has been
+// reset.
 func (st *stream) expire() {
 	now := st.server.now()
 	sending := st.sending.Load()
