@@ -214,7 +214,7 @@ func (l *Cluster) superviseDefine(id federation.ServiceID, _ time.Time) {
 func (l *Cluster) defineSoon(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) }
 
 // The define method updates the definition of a Service in the table, or removes it if the Service
-// no longer exists. The method must not be called concurrently for the same Service.
+// no longer exists. The define method must not be called concurrently for the same Service.
 func (l *Cluster) define(id federation.ServiceID) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
