@@ -40,9 +40,9 @@
 // The endpointSliceKind function defines how to list and watch EndpointSlices. The compactSlice
 // function extracts the fields to cache.
 //
-// The sliceIndex.set method connects the EndpointSlice to its Pods, assigns a new stamp, and marks
-// the Service as changed. A goroutine of [Cluster.Run] calls Config.Changed for each marked
-// Service.
+// The sliceIndex.set method associates the EndpointSlice with its Pods. If the EndpointSlice has
+// changed, the method also assigns a new stamp and marks the Service as changed. A goroutine of
+// [Cluster.Run] calls Config.Changed for each marked Service.
 //
 // The Config.Changed callback reads the endpoints from a reader. The reader processes only the
 // EndpointSlices with new stamps. [Cluster.Explain] uses the code of the reader to explain why each

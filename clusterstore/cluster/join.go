@@ -20,7 +20,8 @@ type reader struct {
 	share federation.Share
 	spec  *Service      // the Service from which share was created
 	parts []joinedSlice // sorted by key
-	// If explained is not nil, the reader appends the verdict on each address to the list.
+	// If explained is not nil, the reader appends the verdict on each address to the list that
+	// explained points to.
 	explained *[]federation.Considered
 }
 
@@ -63,7 +64,7 @@ func (r *reader) current(list []*slice, ref portRef) bool {
 	})
 }
 
-// read calls join for each slice that has changed since the last call.
+// The read method calls join for each slice that has changed since the last call.
 func (r *reader) read(list []*slice, ref portRef) {
 	parts := make([]joinedSlice, 0, len(list))
 	offered := make([]*federation.Slice, 0, len(list))
@@ -230,7 +231,7 @@ func (j *joiner) add(list, before []*federation.Endpoint) ([]*federation.Endpoin
 }
 
 // shareCommon returns a pointer to the fields that an endpoint shares with its siblings. If the
-// previous endpoint has equal fields, both endpoints share one pointer.
+// previous endpoint has equal fields, shareCommon returns the pointer of the previous endpoint.
 func (j *joiner) shareCommon(c federation.Common) *federation.Common {
 	c.Group = j.group
 	if !j.common.Equal(&c) {
@@ -285,8 +286,8 @@ func (j *joiner) setPod(e *federation.Endpoint, p *pod) federation.Verdict {
 	return federation.Served
 }
 
-// hasPort reports whether a set contains the port of the endpoint, or the container port behind a
-// host port.
+// hasPort reports whether a set contains the port of the endpoint. For a host port, the result is
+// also true if the set contains the container port behind the host port.
 func (j *joiner) hasPort(set Ports, port uint16) bool {
 	return set.Contains(port) || j.behind != 0 && set.Contains(j.behind)
 }

@@ -60,8 +60,8 @@ func readProxy(spec *corev1.PodSpec) proxyPorts {
 	return proxyPorts{}
 }
 
-// environment returns the environment variables from which readProxy reads the given ports, or nil
-// if the ports are unknown.
+// environment returns the environment variables that set the given ports of a proxy. If the ports
+// are unknown, the result is nil.
 func (p proxyPorts) environment() []corev1.EnvVar {
 	if p == (proxyPorts{}) {
 		return nil

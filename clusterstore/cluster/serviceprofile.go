@@ -88,8 +88,8 @@ func profiled(name string) (federation.ServiceID, bool) {
 
 const (
 	// maxProfile is the maximum size, in bytes, of an encoded ServiceProfile. Proxies accept
-	// messages of up to 4 MiB. The estimated size is an upper bound, except that a method in
-	// capital letters may need 50% more than estimated.
+	// messages of up to 4 MiB. The estimated size is an upper bound, except that a method may
+	// become 50% longer when it is converted to uppercase.
 	maxProfile = 2 << 20
 	// sizePerPart is the estimated size of one part of a ServiceProfile, excluding its strings.
 	sizePerPart = 48
@@ -293,7 +293,7 @@ func translateBudget(b *decode.RetryBudget) (*federation.RetryBudget, error) {
 	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
 }
 
-// Proxies discard a retry budget that is outside of the following limits.
+// Proxies discard a retry budget that is outside the following limits.
 const (
 	minTTL       = time.Second
 	maxTTL       = time.Minute

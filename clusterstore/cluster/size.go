@@ -14,8 +14,8 @@ import (
 // heap.
 
 const (
-	// allocation is the overhead of one allocation, in bytes. The constant is an upper bound for
-	// the average overhead over all allocation sizes.
+	// allocation is the estimated overhead, in bytes, of one allocation. The estimate is at least
+	// as high as the average of the actual overhead over all allocation sizes.
 	allocation = 16
 	// listedSize is the number of bytes that one pointer uses in a list that may have unused
 	// capacity.
