@@ -50,7 +50,7 @@ func (k *kind[T]) use(f func(*decoder[T]) error) error {
 }
 
 // room is the memory that a decoder reuses for one object after another. Decoding an object creates
-// garbage only if the object needs more memory than the room provides.
+// garbage only if the object needs more memory than the decoder can reuse.
 type room struct {
 	clears []func()
 }
@@ -114,8 +114,7 @@ func (s *shelf) grow(list reflect.Value) reflect.Value {
 	return list.Index(n)
 }
 
-// The holds method reports whether, in memory, the shelf's next free value directly follows the
-// first n elements of the list.
+// The holds method reports whether element n of the list is the next free value of the shelf.
 func (s *shelf) holds(list reflect.Value, n int) bool {
 	if s.used == s.all.Len() || n == list.Cap() {
 		return false

@@ -57,8 +57,8 @@ func (in *input) hold() (release func(), err error) {
 	}
 }
 
-// The fields method reads a message of the given size field by field. The function f receives the
-// field number and the size of each field, and must read the field. If the input ends after a
+// The fields method reads a message of the given size, one field at a time. For each field, the
+// method passes the number and the size to f, which must read the field. If the input ends after a
 // complete field, the result is io.EOF.
 func (in *input) fields(left uint64, f func(number protowire.Number, size uint64) error) error {
 	for left > 0 {

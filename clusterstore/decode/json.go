@@ -15,8 +15,8 @@ const (
 	// of object members. An element or a member takes as little as 3 bytes of JSON, but may become
 	// a struct of 100 bytes.
 	maxValues = 50_000
-	// maxBlanks limits the white space between two values, in bytes. API servers send at most one
-	// byte of white space between two values.
+	// maxBlanks is the maximum number of bytes of white space between two values. API servers send
+	// at most one byte of white space between two values.
 	maxBlanks = 64 << 10
 )
 
