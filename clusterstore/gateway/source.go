@@ -87,9 +87,9 @@ func (r *reader) Read() federation.Share {
 	return out
 }
 
-// The count function returns the number of endpoints in the slices, without duplicate addresses. An
-// endpoint of a dual-stack Service has two addresses, so the result is the number of IPv4 addresses
-// or of IPv6 addresses, whichever is larger.
+// The count function returns the number of endpoints in the slices, and counts each address only
+// once. An endpoint of a dual-stack Service has two addresses, so the result is the number of IPv4
+// addresses or of IPv6 addresses, whichever is larger.
 func count(list []*federation.Slice) (n federation.Behind) {
 	var counted map[netip.AddrPort]bool // nil if there is only one slice, which has no duplicates
 	if len(list) > 1 {

@@ -100,14 +100,14 @@ type contentError struct{ error }
 
 func (e contentError) Unwrap() error { return e.error }
 
-// settled is true if a retry is pointless, because the read either succeeded or will fail until the
-// cluster or its RBAC permissions change.
+// settled reports whether a retry is pointless, because the read either succeeded or will fail
+// until the cluster or its RBAC permissions change.
 func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
 
-// tellsPresent reports whether the result of a read shows the current state of the cluster. A
-// timeout does not show the current state, but an error for a missing object does.
+// tellsPresent reports whether the result of a read shows the current state of the cluster. For
+// example, an error for a missing object shows the current state, but a timeout does not.
 func tellsPresent(err error) bool {
 	_, content := errors.AsType[contentError](err)
 	return content || settled(err)
