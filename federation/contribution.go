@@ -178,8 +178,8 @@ func (b bounds) screen(s *Slice) *screened {
 }
 
 // screenUnready stores the allowed unready addresses in the given result. If there is no result
-// yet, but unready addresses are refused, screenUnready creates the result. The owners of unready
-// addresses do not matter, because these addresses are only counted.
+// yet, but unready addresses are refused, screenUnready creates the result. Unready addresses are
+// only counted, so it does not matter which local objects have the same addresses.
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {

@@ -10,9 +10,9 @@ import (
 // endpoints they would receive after a cordon.
 type ServiceImpact struct {
 	Service ServiceID
-	// If clients watch the port, Watched is true, and the fields Now and Then contain numbers of
-	// endpoints. If Watched is false, Now and Then contain a count of 1 for each cluster that
-	// serves the service, and of 0 for each other cluster.
+	// If clients watch the port, Watched is true, and the counts in Now and Then are numbers of
+	// endpoints. If Watched is false, Now and Then contain 1 for each cluster that serves the
+	// service, and 0 for each other cluster.
 	Watched bool
 	Port    uint16 // zero unless Watched is true
 	// Zone and Node identify the clients that would have the fewest endpoints left. The fields Now
@@ -124,8 +124,8 @@ func trials(s *watchedService, of []Member) (list []*trial) {
 	return list
 }
 
-// trial holds a copy of a port, and the current endpoints of all the port's clients except clients
-// of a single instance.
+// trial holds a copy of a service port, and the endpoints that each client of the port currently
+// receives. Clients of a single instance are omitted.
 type trial struct {
 	port
 	clients map[Client][]*Endpoint

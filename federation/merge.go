@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// An offer is the list of slices that one member offers. Slices are immutable, so slices with equal
-// pointers have equal contents.
+// An offer is the list of slices that one member contributes to a port. Slices are immutable, so
+// slices with equal pointers have equal contents.
 type offer []*Slice
 
 func (o offer) behind() (n Behind) {
@@ -80,9 +80,9 @@ func merge(offers offers) ([]*Endpoint, contested) {
 // previous offer at index i. Unchanged endpoints keep their pointers. If no endpoint has changed,
 // the result is the given merged list. The call may modify the given map of contested addresses.
 //
-// Apart from copying one list of pointers, the cost of remerge depends only on the size of the
-// changed slices. If many addresses may have changed, remerge calls merge, because merging from
-// scratch is then cheaper.
+// The cost of remerge depends only on the size of the changed slices, except for the cost of
+// copying one list of pointers. If many addresses may have changed, remerge calls merge, because
+// merging from scratch is then cheaper.
 func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) ([]*Endpoint, contested) {
 	list := touchedAddrs(old, offers[i].offer)
 	if len(list) == 0 {
@@ -150,9 +150,9 @@ func touchedAddrs(old, new offer) []touched {
 	return combine(list)
 }
 
-// forEachOffered calls f for the endpoints that differ between two offers. Slices that both offers
-// share at the beginning and at the end are skipped. Other slices are compared by index, so an
-// address that moves to another slice may be reported both as removed and as added.
+// forEachOffered calls f for the endpoints that differ between two offers. Leading and trailing
+// slices that both offers share are skipped. Other slices are compared by index, so an address that
+// moves to another slice may be reported both as removed and as added.
 func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	before, after := sameEnds(old, new)
 	old = old[before : len(old)-after]
@@ -165,8 +165,8 @@ func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	}
 }
 
-// sameEnds returns how many slices two offers share at the beginning and at the end. No slice is
-// counted twice.
+// sameEnds returns how many leading slices and how many trailing slices two offers share. No slice
+// is counted twice.
 func sameEnds(a, b offer) (before, after int) {
 	n := min(len(a), len(b))
 	for before < n && a[before] == b[before] {
