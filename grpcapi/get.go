@@ -64,8 +64,9 @@ func (st *getStream) begin(ctx context.Context) error {
 	return nil
 }
 
-// firstSet waits until the set is complete. After Options.FirstFrame, firstSet returns even an
-// incomplete set. Unreachable clusters do not make a set incomplete.
+// firstSet waits until the set is complete. If the set is still incomplete when Options.FirstFrame
+// has elapsed, firstSet returns the incomplete set. Unreachable clusters do not make a set
+// incomplete.
 func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 	var late <-chan time.Time
 	for {
@@ -91,8 +92,8 @@ func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 	}
 }
 
-// refusal returns the error for a call whose first set cannot be served, or nil. Later sets never
-// end an open stream.
+// refusal returns the error for a call whose first set cannot be served. If the set can be served,
+// the result is nil. Later sets never end an open stream.
 func (st *getStream) refusal(set *federation.Set) error {
 	if len(set.Endpoints) > 0 {
 		return nil
@@ -172,9 +173,9 @@ func (st *getStream) produce() []*wire.Frame {
 // advance returns the messages, if any, that update the proxy to the given set, and stores the set
 // as the last one sent.
 //
-// While a cluster is pending, an empty set is held back for Options.FirstFrame, because the pending
-// cluster may have endpoints. After Options.FirstFrame, the empty set is sent, because the proxy
-// must not use outdated endpoints for long.
+// While a cluster is pending, an empty set is held back for up to Options.FirstFrame, because the
+// pending cluster may have endpoints. Once this time has elapsed, the empty set is sent, because
+// the proxy must not use outdated endpoints for long.
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	all := st.tiersChanged(set) || st.view.key.Client.Zone != st.sentZone
 	if set == st.sent && !all {
@@ -198,7 +199,7 @@ func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.n
 
 // step returns the messages that take a proxy from the first set to the second, and stores the
 // second set as the last one sent. The first set is nil if the proxy has not received a set yet. If
-// the argument all is true, every endpoint is sent.
+// the all argument is true, every endpoint is sent.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	st.sent = to
 	st.sentZone = st.view.key.Client.Zone
@@ -242,9 +243,9 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 //
 // If the client's node is known, its stream can use two views: one whose key contains the node, and
 // one whose key does not. The view whose key does not contain the node determines whether node
-// hints choose the client's endpoints. The two views may disagree about node hints, because one set
-// is outdated or their clients use different tiers. If the views disagree, newest returns the set
-// of the view whose key contains the node.
+// hints choose the client's endpoints. The two views may disagree about node hints if one set is
+// outdated, or if clients of the two views use different tiers. If the views disagree, newest
+// returns the set of the view whose key contains the node.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()

@@ -78,8 +78,8 @@ func (st *profileStream) newest() (v *profileVariant) {
 // it. While several objects claim the address, nothing is sent.
 //
 // The stored routes are the last ones that the proxy has received, even if they belong to another
-// service. A profile without a service does not replace the stored routes, so that the routes do
-// not depend on whether a slow stream has skipped such a profile.
+// service. A profile without a service does not replace the stored routes, because a slow stream
+// may skip such a profile but must store the same routes.
 func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false
@@ -92,9 +92,9 @@ func (st *profileStream) advance(now *profileVariant) bool {
 	return before == nil || before != now && !before.frames[0].Equal(now.frames[0])
 }
 
-// refusal returns the error for a call whose first profile cannot be served, or nil. If a later
-// profile cannot be served, the open stream sends an empty message. While several objects claim the
-// address, the open stream sends nothing.
+// refusal returns the error for a call whose first profile cannot be served. If the profile can be
+// served, the result is nil. If a later profile cannot be served, the open stream sends an empty
+// message. While several objects claim the address, the open stream sends nothing.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key
 	switch p.Reason {
