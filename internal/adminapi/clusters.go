@@ -283,8 +283,8 @@ type CacheCopies struct {
 	Off        bool   `json:"off,omitempty"`        // --cache-max-age is 0
 	Error      string `json:"error,omitempty"`      // why the copies can't be listed
 	LeaseError string `json:"leaseError,omitempty"` // why the Lease can't be used
-	// Missing lists the stale clusters for which copying has failed: this replica has a cache, but
-	// no complete copy exists.
+	// Missing lists the stale clusters that this replica has cached but for which no complete copy
+	// exists, because copying has failed.
 	Missing []MissingCopy `json:"missing,omitempty"`
 }
 
@@ -311,6 +311,6 @@ type Build struct {
 	Version string `json:"version"` // such as v0.1.0, or unknown
 	Commit  string `json:"commit"`
 	Go      string `json:"go"` // Go version
-	// Format is [Format], or zero if the replica's version predates this field.
+	// Format is the constant [Format], or zero if the replica's version predates this field.
 	Format int `json:"format,omitempty"`
 }

@@ -83,8 +83,8 @@ type ExportConflict struct {
 
 type ExportChange struct {
 	Verb string `json:"verb"` // create, update, status or delete
-	// ObjectKind is Service, ServiceImport or ServiceExport. A change to a ServiceExport affects
-	// only its conditions.
+	// ObjectKind is Service, ServiceImport or ServiceExport. If ObjectKind is ServiceExport,
+	// Isthmus changes only the conditions of the object.
 	ObjectKind string        `json:"objectKind"`
 	Object     string        `json:"object"`
 	Kind       string        `json:"kind"`
