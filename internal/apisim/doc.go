@@ -12,9 +12,9 @@
 // Clients may rely on the following behavior. A test verifies that real API servers show the same
 // behavior.
 //
-//   - All pages of a list show the state at the same moment. Objects are sorted by key.
-//   - A watch continues from the version of a list without a gap, or ends because the version has
-//     expired.
+//   - All pages of a list reflect the state at one moment. Objects are sorted by key.
+//   - A watch that starts at the version of a list misses no events, or ends because the version
+//     has expired.
 //   - A watch may begin with all existing objects, followed by a bookmark.
 //   - A DELETED event contains the last state of the object and the version of the deletion.
 //   - Responses are encoded in protobuf or JSON, as the client requests. Custom resources are
