@@ -100,9 +100,9 @@ func clone(m map[string]string) map[string]string {
 	return all
 }
 
-// writeService returns the Service to write in place of the existing Service, or to create if no
-// Service exists. Fields that plans do not use stay unchanged. The version is the API version of
-// the ServiceImport that owns the Service, if any.
+// writeService returns the Service to create, or the Service to write in place of the existing
+// Service. Fields that plans do not use stay unchanged. The version is the API version of the
+// ServiceImport that owns the Service, if any.
 func writeService(next *plan.Service, have *corev1.Service, version string) *corev1.Service {
 	o := &corev1.Service{}
 	if have != nil {

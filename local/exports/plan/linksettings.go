@@ -23,8 +23,8 @@ type LinkSettings struct {
 	ExcludeLabels KeyPatterns // keys of labels that are not copied, besides those that are never copied
 }
 
-// Read returns the settings with the annotations of a link Secret applied, and at most one warning
-// per annotation. If an annotation is invalid, Joins is Unreadable.
+// Read applies the annotations of a link Secret to a copy of the settings, and returns the copy
+// with at most one warning per annotation. If an annotation is invalid, Joins is Unreadable.
 func (s LinkSettings) Read(annotations map[string]string) (LinkSettings, []string) {
 	var warnings []string
 	read := func(annotation string, set func(value string) error) {
@@ -155,8 +155,8 @@ func (p KeyPatterns) match(key string) bool {
 }
 
 // splitPatterns splits a comma-separated list into patterns. Patterns with a leading "!" are
-// returned separately, without the "!". For each item, the function check receives the pattern
-// without the "!", and the whole item. If check rejects a pattern, or if the list has too many
+// returned separately, without the "!". Each item is passed to check in two forms: as a pattern
+// without the "!", and as a whole. If check rejects a pattern, or if the list has too many
 // patterns, splitPatterns returns no patterns.
 func splitPatterns(
 	list string,

@@ -19,7 +19,7 @@ type maker struct {
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name
 	unlinked       map[group][]string    // clusters that are not linked and that only objects name
-	unplaced       map[memberKey]bool    // members that stay in their object without a place in the limits
+	unplaced       map[memberKey]bool    // members that stay in their object although they exceed the limits
 	frozen         map[group]bool        // groups whose objects must not change
 	serviceExports map[ID][]join         // the allowed ServiceExports, valid or not
 	replaced       map[memberKey]bool    // members with a ServiceExport; true if the Service is missing
@@ -121,9 +121,8 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		switch {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
-		// In the status, the name of an unlinked cluster may be a previous name of the local
-		// cluster. If the derived Service lists members, the unlinked clusters in the status are
-		// therefore ignored.
+		// If the derived Service lists members, unlinked clusters in the status are ignored,
+		// because one of them may be the local cluster under a previous name.
 		case m.clusters[c] != nil || !named:
 			clusters = append(clusters, c)
 		}
@@ -288,7 +287,8 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 const noImports = "the local cluster does not serve the kind ServiceImport"
 
 // adoptExported records the members of exported Services that Linkerd's service mirror created but
-// no longer manages. Services of the service mirror that cannot be adopted stay unchanged.
+// no longer manages. A Service that the service mirror created but that cannot be adopted stays
+// unchanged.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())

@@ -39,7 +39,7 @@ func (m *member) serviceCopies() copies {
 	return chooseCopies(s.Labels, s.Annotations, copyLabel(m.link.ExcludeLabels), copyAnnotation)
 }
 
-// exportedCopies returns the labels and annotations to copy from exportedLabels and
+// exportedCopies returns the labels and annotations to copy from the fields exportedLabels and
 // exportedAnnotations of the member's ServiceExport. The export must be known.
 func (m *member) exportedCopies() *copies {
 	if m.copies == nil {

@@ -45,9 +45,9 @@ func (one *merged) exporters(localName string) (names []string) {
 	return slices.Compact(names)
 }
 
-// remoteOrder returns the names of the linked clusters that are members, in order of precedence. To
-// avoid changing the order twice, a linked cluster whose exports are unknown keeps its position in
-// the existing Service.
+// remoteOrder returns the names of the linked clusters that are members, in order of precedence. A
+// linked cluster whose exports are unknown keeps its position in the existing Service, so that the
+// order does not change again when the exports become known.
 func (one *merged) remoteOrder(w *World) (names []string) {
 	known := make(map[string]bool) // the member links; true if the exports are known
 	for _, p := range one.members {
@@ -188,7 +188,8 @@ func (m merger) mergeImport(one *merged) {
 
 // portListsInOrder returns the ports of the members of a mirror or federated Service, in order of
 // precedence. All members whose exports are unknown share one list, which contains the ports of the
-// existing object. The list has the position of the first of these members.
+// existing object. In the order of precedence, the shared list takes the position of the first
+// member whose exports are unknown.
 func (m merger) portListsInOrder(one *merged) (all []portList) {
 	byCluster := make(map[string]*member)
 	for _, p := range one.members {

@@ -5,8 +5,8 @@ import (
 )
 
 // If, within massTime, a cluster loses at least massMembers members and more than half of all its
-// members, the cluster has probably been restored from an old backup. Users rarely remove so many
-// exports on purpose.
+// members, the cluster has probably been restored from an old backup. Users rarely remove most of a
+// cluster's exports within such a short time on purpose.
 const (
 	massMembers = 10
 	massTime    = time.Minute
@@ -20,19 +20,20 @@ const kindTime = 3 * time.Second
 // Memory is the state that a plan inherits from the previous plan. A new leader begins with the
 // zero Memory.
 //
-// A user with permission to create Services in one namespace can forge the mark and list any
-// cluster in an object. Memory therefore records which members an export has requested.
+// A user with permission to create Services in one namespace can forge an object with the mark of
+// Isthmus and with arbitrary clusters as members. To recognize forged members, Memory records which
+// members an export has requested.
 type Memory struct {
 	// The planned members for which this leader has seen an export. The value is true if the member
-	// has a place within the limits.
+	// is within the limits.
 	seen map[memberKey]bool
 	// The members that exports no longer request. A member stays in this map for at least massTime,
 	// and after that for as long as an object lists the member.
 	lost map[memberKey]loss
 	// The time when this leader first saw each member of an unlinked cluster.
 	unlinked map[memberKey]time.Time
-	// The time when this leader first saw each object with too many members of unlinked clusters.
-	// The map also contains objects with members that have been unlinked for at least
+	// For each object that lists too many unlinked clusters, the time from which UnlinkedAfter is
+	// counted. The map also contains objects with members that have been unlinked for at least
 	// UnlinkedAfter.
 	crowded map[group]time.Time
 	// For each link, the time when this leader noticed that the link was deleted, or zero if the
@@ -47,7 +48,7 @@ type Memory struct {
 type loss struct {
 	since, until time.Time
 	seen         bool // an export asked for the member while this leader led
-	placed       bool // the member has a place in the limits
+	placed       bool // whether the member was within the limits
 }
 
 func newMemory() Memory {
@@ -147,7 +148,7 @@ func (m keeper) keepUnlinked(what memberKey) {
 	m.keep(what, OnHold, until)
 }
 
-// holdNameless keeps a mirror for UnlinkedAfter if the mirror has lost its name to a new link. When
+// If a new link takes the name of a mirror, holdNameless keeps the mirror for UnlinkedAfter. When
 // UnlinkedAfter has passed, the plan deletes the old mirror and creates a Service for the new link.
 // The plan never reassigns a Service from one cluster to another.
 func (m keeper) holdNameless(what memberKey) {
@@ -177,8 +178,8 @@ func (m keeper) lose(what memberKey) {
 	m.after.lost[what] = l
 }
 
-// removeOrHold drops members whose cluster no longer exports them. If a cluster has suddenly lost
-// most of its exports, the missing members are put on hold instead of being dropped.
+// removeOrHold drops each member whose cluster no longer exports the service. If a cluster has
+// suddenly lost most of its exports, the missing members are put on hold instead of being dropped.
 func (m keeper) removeOrHold(missing []memberKey, offered map[memberKey]bool) {
 	mass := m.massLosses(missing, offered)
 	for _, what := range missing {
@@ -206,8 +207,9 @@ func (m keeper) tallyOf(what memberKey, seen bool) tally {
 	return tally{what.member, what.of.Namespace}
 }
 
-// massLosses returns the tallies that have lost at least massMembers members, and more than half of
-// all their members, within massTime. Forged objects affect only the tally of their own namespace.
+// massLosses returns the tallies in which, within massTime, at least massMembers members and more
+// than half of all members have been lost. Forged objects affect only the tally of their own
+// namespace.
 func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[tally]bool {
 	lost := make(map[tally]int)
 	count := func(what memberKey, l loss) {

@@ -319,7 +319,7 @@ func named(ports []Port) []Port {
 }
 
 // portConflicts describes the differences between the ports of members. A port differs if its
-// number or name is different. If the argument joined is true, a missing port is also a difference.
+// number or name is different. If the joined argument is true, a missing port is also a difference.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {

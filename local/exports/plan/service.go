@@ -73,7 +73,7 @@ func (s *Service) onlyIPv6() bool {
 // cannotGetIPs reports whether the Service must be recreated to restore its previous IPs.
 func (s *Service) cannotGetIPs() bool { return s.Headless() || s.Type == "ExternalName" }
 
-// unexportable returns the reason why a Service cannot be exported, or "". Exporting a
+// unexportable returns the reason why a Service cannot be exported, or "" if it can. Exporting a
 // Service that Isthmus or a service mirror created would form a cycle.
 func (s *Service) unexportable() string {
 	switch {

@@ -10,19 +10,18 @@ import (
 
 // Once a ServiceImport is a minute old, its type and its ports are settled. A settled value changes
 // only if no export has the value any more, or if an export that may replace the value has a
-// different one. Two kinds of exports cannot replace a settled value:
+// different one. Two rules determine which exports may replace a settled value:
 //
-//   - Exports that are younger than the export from which the value came. An older export may
-//     replace the value, for example after its Service was missing temporarily. The export from
-//     which a value came may change the value.
-//   - Newcomers. A newcomer is an export whose ServiceExport this leader first saw after the
-//     ServiceImport had settled. Newcomers cannot make clients lose ports or IPs, even if their
-//     cluster reports a false creation time.
+//   - An export may replace its own values and the values of younger exports. For example, an older
+//     export may replace a value after its Service was missing temporarily.
+//   - Newcomers may not replace a settled value. A newcomer is an export whose ServiceExport this
+//     leader first saw after the ServiceImport had settled. Newcomers cannot make clients lose
+//     ports or IPs, even if their cluster reports a false creation time.
 //
 // A new leader does not know from which exports the existing values came. A new leader assumes that
 // each value came from the oldest export with that value. Under a new leader, an older export
 // replaces an existing value only if the export was absent when the ServiceImport was written. An
-// annotation of the ServiceImport lists the clusters of absent exports. Even under a new leader,
+// annotation on the ServiceImport lists the clusters of absent exports. Even under a new leader,
 // the annotation allows the oldest export to determine the value again once the export's Service
 // has been recreated.
 
@@ -150,9 +149,9 @@ func (s *settler) byAge() []*member {
 }
 
 // firstSight determines the origin of a value that existed before this replica became the leader.
-// If a member's exports are unknown, or if no export contains the value, the result is nil. For a
-// member whose export has the value, has(member) is true. For a member whose export has a different
-// value that could be used if the existing value were dropped, rivals(member) is true.
+// If a member's exports are unknown, or if no export contains the value, the result is nil.
+// has(member) reports whether the member's export has the value. rivals(member) reports whether the
+// export has a different value, which could be used if the existing value were dropped.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil
@@ -169,8 +168,8 @@ func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	return nil
 }
 
-// For a member whose export has a different value that would replace the existing value,
-// rivals(member) is true.
+// rivals(member) reports whether the member's export has a different value that could replace the
+// existing value.
 func (s *settler) stays(from *origin, has, rivals func(*member) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
 		return false
@@ -205,7 +204,7 @@ func (s *settler) decideType() string {
 }
 
 // keptPorts returns the existing ports to keep. A new port replaces an existing port only if the
-// new port does not conflict with other existing ports.
+// new port does not conflict with any other port that is kept.
 func (s *settler) keptPorts(there []Port) portList {
 	list := portList{kept: true}
 	if !s.settled && s.complete {
@@ -337,8 +336,8 @@ func (f *portFate) inPlaceOf(q Port) []Port {
 	return all
 }
 
-// keepsOut reports whether a member's export contains a port that conflicts with the given port but
-// with no other existing port.
+// keepsOut reports whether the given port is the only existing port that conflicts with some port
+// of a member's export.
 func (f *portFate) keepsOut(port Port, p *member) bool {
 	isOther := func(other Port) bool { return other != port }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
@@ -346,8 +345,9 @@ func (f *portFate) keepsOut(port Port, p *member) bool {
 	})
 }
 
-// rivals reports whether a member's export contains a port that conflicts with the given port but
-// with no other existing port that is kept.
+// rivals reports whether a conflicting port of a member's export could replace the given port. A
+// conflicting port cannot replace the given port if it also conflicts with another port that is
+// kept.
 func (f *portFate) rivals(port Port, p *member) bool {
 	remains := func(other Port) bool { return other != port && f.remains(other, p) }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
