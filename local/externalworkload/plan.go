@@ -20,10 +20,11 @@ type plan struct {
 	// Updates that remove endpoints from a slice after other slices have received the endpoints.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// Replacements for updates in move. If the API server has rejected any slice, the writer sends
-	// the replacements, which do not remove endpoints. An update that changes the ports of its
-	// slice has no replacement, because the remaining endpoints would get the wrong ports. A
-	// replacement that would not change its slice is omitted.
+	// Replacements for updates in move. Replacements do not remove endpoints. If the API server has
+	// rejected any slice, the writer sends the replacements instead of the updates in move. An
+	// update that changes the ports of its slice has no replacement, because the remaining
+	// endpoints would get the wrong ports. A replacement that would not change its slice is
+	// omitted.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
@@ -37,8 +38,8 @@ type plan struct {
 //
 // If endpoints move between slices, the receiving slice is written first, so that no endpoint is
 // missing between the two writes. Endpoints of slices with more than 900 endpoints may be missing
-// temporarily, because API servers accept at most 1,000 endpoints in a slice. Only other programs
-// create slices with so many endpoints.
+// temporarily, because API servers accept at most 1,000 endpoints in a slice. Isthmus itself never
+// creates slices with more than 900 endpoints.
 //
 // The plan does not create slices for a Service that is being deleted. Existing slices of the
 // Service are updated until garbage collection removes them.
@@ -95,7 +96,7 @@ func (p *plan) pack(
 }
 
 // place assigns the remaining endpoints to spare slices and to new slices. A spare slice is an
-// existing slice in which no endpoint can stay with the slice's current ports. If the ports of a
+// existing slice that, with its current ports, can keep none of its endpoints. If the ports of a
 // spare slice change, its endpoints stay together, and stay in that slice if possible.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
 	home := make(map[string]int) // workload → index of its spare slice, minus len(spare)
@@ -204,8 +205,8 @@ type packed struct {
 	has       bool                   // a planned write adds its endpoints
 }
 
-// keep assigns to a slice those endpoints of the group that the slice already contains, and removes
-// the endpoints from the group. If the group is nil, the slice keeps no endpoints.
+// The keep function removes from the group the endpoints that the slice already contains, and
+// assigns them to the slice. If the group is nil, the slice keeps no endpoints.
 func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	x := &packed{slice: s, group: g}
 	if g == nil {
@@ -220,7 +221,8 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	return x
 }
 
-// give records the endpoints that move from x to other slices, and returns these other slices.
+// The give method records the endpoints that move from x to other slices, and returns these other
+// slices.
 func (x *packed) give(to map[string]*packed) (others []*packed) {
 	if x.slice == nil {
 		return nil
