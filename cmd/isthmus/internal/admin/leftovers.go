@@ -46,7 +46,7 @@ type Leftovers struct {
 
 // heldLease is the state of a Lease, as observed by this replica. The renewal time of a Lease is
 // compared only with its previous renewal time. A comparison with this replica's clock would give a
-// wrong result if the holder's clock is wrong.
+// wrong result if the holder's clock were wrong.
 type heldLease struct {
 	renewed metav1.MicroTime
 	until   time.Time // according to this replica's clock
@@ -61,8 +61,8 @@ func NewLeftovers(client *kube.Client, namespace string) *Leftovers {
 	}
 }
 
-// find returns the leftovers among the given mirrors of each cluster. If all mirrors belong to
-// linked clusters, no requests are sent to the API server.
+// The find method returns the leftovers among the given mirrors of each cluster. If all mirrors
+// belong to linked clusters, no requests are sent to the API server.
 func (l *Leftovers) find(ctx context.Context, mirrors map[string][]federation.ServiceID, linked map[string]bool) (
 	list []adminapi.LeftoverMirrors) {
 	clusters := slices.DeleteFunc(slices.Sorted(maps.Keys(mirrors)), func(name string) bool { return linked[name] })
@@ -125,8 +125,8 @@ func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err er
 	return clusters, nil
 }
 
-// runs reports whether a service mirror holds the Lease for mirroring the cluster. When this
-// replica first sees a Lease, the Lease counts as held until its duration has passed.
+// The runs method reports whether a service mirror holds the Lease for mirroring the cluster. When
+// this replica first sees a Lease, the Lease counts as held until its duration has passed.
 func (l *Leftovers) runs(ctx context.Context, cluster string) (bool, error) {
 	const prefix = "/apis/coordination.k8s.io/v1/namespaces/"
 	path := prefix + url.PathEscape(l.namespace) + "/leases/service-mirror-write-" + url.PathEscape(cluster)

@@ -73,9 +73,9 @@ type endpoint struct {
 	sent             json.RawMessage // the JSON form of the message
 }
 
-// size returns the total size of the message and its JSON form, in bytes. Each form can be larger
-// than the other, because the JSON form omits some parts of the message but may need six bytes per
-// character.
+// size returns the total size, in bytes, of the message and its JSON form. Either form can be
+// larger than the other, because the JSON form omits some parts of the message but may need six
+// bytes per character.
 func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
 // apply applies a message as a proxy does. The first add message replaces the state. A remove
@@ -218,7 +218,7 @@ func (s *getState) headline() string {
 	return fmt.Sprintf("%s (%s)", text.Count(len(s.endpoints), "endpoint", "endpoints"), strings.Join(parts, ", "))
 }
 
-// completed returns the address of an endpoint, and adds the labels of its add message to the
+// completed returns the address of an endpoint, and adds the labels of the whole add message to the
 // endpoint. The endpoint's own labels take precedence over the labels of the message.
 func completed(w *pb.WeightedAddr, setLabels map[string]string) (netip.AddrPort, error) {
 	addr, err := decodeAddress(w.GetAddr())

@@ -21,10 +21,10 @@ type fact struct {
 	perReplica bool
 }
 
-// readEach reads a page of every replica that the flags select. The first result is the first
+// readEach reads a page from every replica that the flags select. The first result is the first
 // response in a supported format. If no response has a supported format, the first result is the
-// first response in any format. The second result describes how the other replicas differ from the
-// first result. If no replica responds, readEach returns an error.
+// first response in any format. The second result describes how the responses of the other replicas
+// differ from the first result. If no replica responds, readEach returns an error.
 func readEach[T any](
 	ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts,
 ) (shown Answer[T], others []adminapi.OtherReplica, err error) {

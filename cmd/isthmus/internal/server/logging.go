@@ -89,7 +89,7 @@ func withOwnLimit(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return c.With(nil) }))
 }
 
-// With implements zapcore.Core. The core that With returns has a separate limit.
+// With implements zapcore.Core, and returns a core with a separate limit.
 func (c limitCore) With(fields []zapcore.Field) zapcore.Core { return limited(c.Core.With(fields)) }
 
 func (c limitCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {

@@ -24,7 +24,7 @@ type cluster struct {
 	uid   types.UID // UID of the namespace kube-system, which identifies the cluster; empty until read
 }
 
-// open returns a cluster without sending a request.
+// The open function returns a cluster without sending a request.
 func open(by reach.Options) (*cluster, error) {
 	c, err := by.Open()
 	if err != nil {

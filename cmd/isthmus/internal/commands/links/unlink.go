@@ -245,8 +245,8 @@ func newRevocation(
 }
 
 // accountTokens returns the Secrets that contain a token of an account, without duplicates. Token
-// Secrets that were created by hand have the type kubernetes.io/service-account-token. Secrets of
-// tokens with an expiry time have the type Opaque and the label of "isthmus link".
+// Secrets that were created by hand have the type kubernetes.io/service-account-token. Secrets that
+// contain a token with an expiry time have the type Opaque and the label that "isthmus link" sets.
 func accountTokens(
 	ctx context.Context, linked *cluster, account types.NamespacedName,
 ) (found []corev1.Secret, err error) {
@@ -268,9 +268,9 @@ func accountTokens(
 	return slices.CompactFunc(found, func(a, b corev1.Secret) bool { return a.Name == b.Name }), nil
 }
 
-// run deletes the tokens, and the account with its permissions. If another Secret contains a token
-// of the account, the account is kept, because another link may use that token. run also keeps
-// objects that "isthmus link" did not create.
+// run deletes the tokens, the account, and the account's permissions. If another Secret contains a
+// token of the account, the account is kept, because another link may use that token. run also
+// keeps objects that "isthmus link" did not create.
 func (r *revocation) run(ctx context.Context, w *work) error {
 	if r == nil {
 		return nil
