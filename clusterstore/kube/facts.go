@@ -100,8 +100,8 @@ type contentError struct{ error }
 
 func (e contentError) Unwrap() error { return e.error }
 
-// settled reports whether a retry is pointless, because the read either succeeded or will fail
-// until the cluster or its RBAC permissions change.
+// settled reports whether a retry is pointless. A retry is pointless if the read succeeded, or if
+// it will fail until the cluster or its RBAC permissions change.
 func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
@@ -281,8 +281,8 @@ func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
 	return joined
 }
 
-// Expiry returns the name and the expiry time of the credential that expires first, or nil if none
-// expires.
+// Expiry describes the credential in cfg that expires first. If no credential expires, the result
+// is nil.
 func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	if at, ok := tokenExpiry(cfg.BearerToken); ok {
 		first = &adminapi.Expiry{What: "token", At: at.UTC()}
@@ -299,9 +299,9 @@ func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	return first
 }
 
-// writable returns t in UTC, or the nearest time with a four-digit year, because other years cannot
-// be encoded in JSON. A certificate that is valid until the end of the year 9999 may expire in the
-// year 10000 in UTC.
+// writable returns t in UTC, limited to years from 0 to 9999, because other years cannot be encoded
+// in JSON. A certificate that is valid until the end of the year 9999 may expire in the year 10000
+// in UTC.
 func writable(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() > 9999 {
 		return time.Unix(latest, 0).UTC()
@@ -314,8 +314,8 @@ func writable(t time.Time) time.Time {
 
 const latest = 253402300799 // end of the year 9999
 
-// tokenExpiry returns when a token expires, without verifying the token. If the token is not a JSON
-// Web Token with an expiry time, tokenExpiry returns false.
+// tokenExpiry returns the expiry time of a token, without verifying the token. If the token is not
+// a JSON Web Token with an expiry time, tokenExpiry returns false.
 func tokenExpiry(token string) (at time.Time, ok bool) {
 	parts := strings.SplitN(token, ".", 4)
 	if len(parts) != 3 {
