@@ -289,8 +289,8 @@ func (st *getStream) switchView() bool {
 	st.view = st.server.getViews.acquire(key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
-		// A set with the reason TooManyPorts never changes, so every new stream of the view is
-		// refused. The view is removed from the cache, so that the next stream with the same key
+		// A set with the reason TooManyPorts never changes, so a cached view would refuse every new
+		// stream. After the view has been removed from the cache, the next stream with the same key
 		// requests a new set from the table.
 		st.server.getViews.forget(st.view)
 	}
