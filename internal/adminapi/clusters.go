@@ -236,8 +236,8 @@ type Unserved struct {
 	Reason  string `json:"reason"`
 }
 
-// Refused counts the endpoints that Isthmus rejects from one linked cluster. The counts include all
-// ports that clients watch.
+// Refused counts the rejected endpoints of one linked cluster. The counts include all ports that
+// clients watch.
 type Refused struct {
 	Cluster  string   `json:"cluster"`
 	Outside  int      `json:"outsideRanges"`  // addresses outside the ranges that the link Secret allows
