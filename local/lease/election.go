@@ -58,7 +58,7 @@ func (t *Leadership) Write(write func(context.Context) error) error {
 }
 
 // renewed reports whether the last renewal is recent. The method reads the clock instead of using a
-// timer, because timers may fire late when a suspended process continues.
+// timer, because timers may fire late when a suspended process resumes.
 func (t *Leadership) renewed() bool {
 	until := t.until.Load()
 	return until != nil && time.Now().Before(*until)
