@@ -27,8 +27,9 @@ type Memory struct {
 	// The planned members for which this leader has seen an export. The value is true if the member
 	// is within the limits.
 	seen map[memberKey]bool
-	// The members that exports no longer request. A member stays in this map for at least massTime,
-	// and after that for as long as an object lists the member.
+	// The members that exports no longer request. A member stays in this map for as long as an
+	// object lists the member. If this leader has seen an export for the member, the member stays
+	// for at least massTime.
 	lost map[memberKey]loss
 	// The time when this leader first saw each member of an unlinked cluster.
 	unlinked map[memberKey]time.Time

@@ -146,7 +146,7 @@ func families(ips []string) (all []string) {
 	return all
 }
 
-// Selectors select the exported Services of a cluster by labels. The selector functions must be
+// Selectors select a cluster's exported Services by their labels. The selector functions must be
 // safe for concurrent use, must not block, and must not modify or retain their arguments. The zero
 // value selects nothing.
 type Selectors struct {
