@@ -68,7 +68,7 @@ func (g *linkGateways) start(ctx context.Context, cfg gateway.Config) {
 	go func() { defer close(done); t.Run(ctx) }()
 }
 
-// The end method stops the tracker, and reports whether a tracker was running.
+// linkGateways.end stops the tracker, and reports whether it was running.
 func (g *linkGateways) end() bool {
 	if g.tracker == nil {
 		return false
@@ -81,7 +81,7 @@ func (g *linkGateways) end() bool {
 
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
 
-// The late method reports whether the first attempt to resolve names is still running after
+// linkGateways.late reports whether the first attempt to resolve names is still running after
 // namesTimeout.
 func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTimeout }
 
