@@ -184,8 +184,8 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 // traits is usually shared by many Pods.
 //
 // In measurements with realistic labels and without slices, a Pod with siblings in a ReplicaSet or
-// StatefulSet uses 220 to 280 bytes. The only Pod of a Job uses up to 530 bytes. A label key that
-// only one Pod uses adds 600 to 700 bytes.
+// StatefulSet uses 220 to 280 bytes. If a Job has only one Pod, this Pod uses up to 530 bytes. A
+// label key that only one Pod uses adds 600 to 700 bytes.
 //
 // ExternalWorkloads are cached as pods too, because Pods and ExternalWorkloads become endpoints in
 // the same way. The key of an ExternalWorkload never equals the key of a Pod.
@@ -196,7 +196,7 @@ type pod struct {
 	slices []*slice // slices with an address of this Pod
 }
 
-// The argument must be the template of the Pod or ExternalWorkload itself.
+// The argument must be the template of this Pod or ExternalWorkload.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
 		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
@@ -253,7 +253,7 @@ func (f podFacts) siblings(o podFacts) bool { return f.template == o.template &&
 // The facts that withoutNode returns are the same for all siblings.
 func (f podFacts) withoutNode() podFacts { return podFacts{template: f.template, traits: f.traits} }
 
-// Do not call the external method for placeholders.
+// A placeholder has no template, so podFacts.external panics if it is called for a placeholder.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()

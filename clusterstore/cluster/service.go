@@ -30,9 +30,8 @@ type Service struct {
 	Labels      map[string]string // only keys with a prefix in cachedPrefixes
 	Annotations map[string]string // only keys with a prefix in cachedPrefixes
 
-	// The selecting field encodes the fields of the Service that determine EndpointSlices. The
-	// selecting field is nil if the Service has no selector, or if LocalConfig.SliceManager is
-	// empty.
+	// This string encodes the fields of the Service that determine EndpointSlices. The pointer is
+	// nil if the Service has no selector, or if LocalConfig.SliceManager is empty.
 	selecting *string
 }
 
@@ -88,7 +87,7 @@ func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	return k
 }
 
-// The size of a Service does not include its value for exports.
+// The size of a Service does not include the result of ExportHooks.Service.
 func (s *Service) size() int64 {
 	n := serviceEntrySize() + allocation + sizeof[Service]() +
 		listSize[ServicePort](cap(s.Ports)) + s.leads.size()
@@ -138,7 +137,7 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 	return s
 }
 
-// The expanded Service does not contain the value for exports.
+// The expanded Service does not contain the result of ExportHooks.Service.
 func expandService(s *Service) *corev1.Service {
 	o := &corev1.Service{}
 	if s.ExternalName {
@@ -221,7 +220,7 @@ func cachedMetadata(from map[string]string) map[string]string {
 
 func (s *Service) equal(o *Service) bool { return s.servedAs(o) && sameExport(s.export(), o.export()) }
 
-// servedAs reports whether two Services are equal, except for their values for exports.
+// servedAs reports whether two Services are equal, except for the results of ExportHooks.Service.
 func (s *Service) servedAs(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
 		s.OpaquePorts == o.OpaquePorts && s.gateway().equal(o.gateway()) && ptr.Equal(s.selecting, o.selecting) &&

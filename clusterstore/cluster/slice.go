@@ -132,7 +132,7 @@ type (
 	coreEndpointAddress = corev1.EndpointAddress
 )
 
-// Endpoints objects replace EndpointSlices if Rules.EndpointSlices is false.
+// If Rules.EndpointSlices is false, Endpoints objects are read instead of EndpointSlices.
 func endpointsKind(c *Cluster) follow.Kind[*coreEndpoints, *slice] {
 	return sliceKind(c, "endpoints", c.cfg.Client.Sources.Endpoints, func(o *coreEndpoints) (*slice, bool) {
 		return compactEndpoints(o, c.cfg.local != nil), true
@@ -562,8 +562,8 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// shared yields the address facts that slices share, each with its size. If consecutive addresses
-// have equal facts, the facts are yielded only once.
+// slice.shared yields the address facts that slices share, each with its size. If consecutive
+// addresses have equal facts, the facts are yielded only once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
