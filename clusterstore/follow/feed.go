@@ -32,8 +32,8 @@ func newStage[T any](p prints) *stage[T] {
 	}
 }
 
-// The has method reports whether the list contains an object with the given key, even if the object
-// is refused.
+// stage.has reports whether the list contains an object with the given key, even if the object is
+// refused.
 func (s *stage[T]) has(key string) bool {
 	_, listed := s.objects[key]
 	_, refused := s.refused[key]
@@ -51,7 +51,6 @@ type compacted[T any] struct {
 	size    int64  // bytes that the memory cap counts, without shared values; zero without a cap
 }
 
-// The named function returns an object with only a name and a version.
 func named[T any](namespace, name, version string) *compacted[T] {
 	return &compacted[T]{key: JoinKey(namespace, name), version: strings.Clone(version)}
 }
@@ -263,7 +262,7 @@ func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	return len(gone) > 0
 }
 
-// The clear method empties the Store after the API server has stopped serving the kind.
+// feed.clear empties the Store after the API server has stopped serving the kind.
 func (f *feed[O, T]) clear() {
 	if f.replaceAll(newStage[T](f.prints)) {
 		f.applied()

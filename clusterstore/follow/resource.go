@@ -25,7 +25,7 @@ import (
 )
 
 // requestRate and requestBurst limit how often a resource sends requests. After a page with many
-// objects, the request for the next page of the list is not limited.
+// objects, the request for the next page of the list is not rate-limited.
 const (
 	requestRate  = 1 // per second
 	requestBurst = 5
@@ -66,9 +66,9 @@ const (
 	// emptyWatch is how long a watch without events must last to show that the server works. A
 	// server could hide all changes by closing every watch within this time.
 	emptyWatch = time.Second
-	// resumeWithin is how long after the server's last response a watch may be resumed. After a
-	// longer outage, comparing versions might miss a restore from a backup, because the restored
-	// server may already have passed the watch's last version.
+	// resumeWithin limits the time between the server's last response and the resumption of a
+	// watch. After a longer outage, comparing versions might miss a restore from a backup, because
+	// the restored server may already have passed the watch's last version.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.
@@ -127,9 +127,8 @@ type Resource struct {
 	feed   feeder
 	group  *Group
 	lag    *lag // nil if the lag is not measured
-	// The tried channel is closed once the resource has been listed. If the resource is optional,
-	// the channel is also closed once the resource is forbidden, confirmed to be absent, or over
-	// budget.
+	// This channel is closed once the resource has been listed. If the resource is optional, it is
+	// also closed once the resource is forbidden, confirmed to be absent, or over budget.
 	tried chan struct{}
 
 	triedOnce sync.Once // closes tried
@@ -204,8 +203,8 @@ func (r *Resource) ListAgain() {
 	}
 }
 
-// WantsList reports whether ListAgain has been called since the last complete list began. WantsList
-// treats a list as complete before Kind.Applied is called for the list.
+// WantsList reports whether ListAgain has been called since the last complete list began. While
+// Kind.Applied runs for a list, WantsList already treats this list as complete.
 func (r *Resource) WantsList() bool { return r.listedFor.Load() != r.wanted.Load() }
 
 // A step is the action with which listAndWatch begins.
@@ -327,8 +326,8 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// The late method returns an error if reading a list has taken too long. For a list that is slow
-// but has not timed out, longList is recorded as a cause of trouble.
+// Resource.late returns an error if reading a list has taken too long. For a list that is slow but
+// has not timed out, longList is recorded as a cause of trouble.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
@@ -447,8 +446,8 @@ func (r *Resource) heardAt(at time.Time) {
 
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
 
-// The pace method waits until the rate limit admits one more event from the cluster. While pace
-// waits, further events wait in the connection and on the server.
+// Resource.pace waits until the rate limit admits one more event from the cluster. Until then,
+// further events wait in the connection and on the server.
 func (r *Resource) pace(ctx context.Context) error {
 	if r.group.events == nil {
 		return nil
@@ -456,7 +455,7 @@ func (r *Resource) pace(ctx context.Context) error {
 	return r.group.events.Wait(ctx)
 }
 
-// The failed method handles an error from a list, from an attempt to open a watch, or from an event
+// Resource.failed handles an error from a list, from an attempt to open a watch, or from an event
 // that exceeds the memory cap. Errors about resource versions that are too old or not yet known
 // count as a failure only after maxOutdated consecutive errors.
 func (r *Resource) failed(ctx context.Context, err error) {
@@ -649,7 +648,7 @@ func answered(err error) bool {
 	return code >= 400 && code < 500 && code != 429
 }
 
-// A rest value says why the pause after a failure must be longer than the backoff.
+// These constants are the reasons why the pause after a failure must be longer than the backoff.
 type rest uint8
 
 const (

@@ -26,7 +26,7 @@ const (
 	shortWatch   = 10 * time.Second // a shorter watch may count as a trouble
 )
 
-// If Isthmus itself closes a watch, the reason is one of these errors.
+// If Isthmus itself closes a watch, one of the following errors is the reason.
 var (
 	errSilent  = errors.New("nothing was received")
 	errOverdue = errors.New("the server did not end the watch")
@@ -94,8 +94,8 @@ func (w *watcher) close() {
 	_ = w.from.Close()
 }
 
-// next waits for the next event. The time between two calls to next does not count toward
-// watchSilence.
+// watcher.next waits for the next event. The time that the caller spends between events does not
+// count toward watchSilence.
 func (w *watcher) next() (event, error) {
 	if !time.Now().Before(w.end) { // without a pause between events, the timer might never fire
 		w.note(errOverdue)
@@ -178,8 +178,7 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 	return min(newest, time.Now().Unix())
 }
 
-// The seen method records the update time of a listed or new object without measuring the object's
-// age.
+// lag.seen records the update time of a listed or new object without measuring the object's age.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
 		l.newest = updated
