@@ -150,8 +150,8 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// begin sends a request and returns the response once its header has been received. If this takes
-// more than maxTries attempts, or longer than beginTimeout, begin returns an error.
+// begin sends a request and returns the response once its header has been received. After maxTries
+// attempts without a response, or after beginTimeout, begin returns an error.
 func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
 	var tries atomic.Int32
 	counted := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{GetConn: func(string) {
@@ -227,7 +227,7 @@ func (f *firstAlone) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
-// The alone method sends the first request. Other requests can use the connection once the headers
+// firstAlone.alone sends the first request. Other requests can use the connection once the headers
 // of the first request have been written.
 func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
 	connected := sync.OnceFunc(func() { close(f.first) })
