@@ -300,7 +300,7 @@ func servedOf(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	return text
 }
 
-// memberCount contains the numbers of a member's addresses on the page.
+// memberCount contains counts of a member's addresses on the page.
 type memberCount struct {
 	all, served int
 	behind      int  // behind a gateway
