@@ -184,7 +184,7 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 }
 
 // unfinished returns the error for a link that replicas may not be able to use. If the previous
-// credentials still work, unfinished restores the previous link and deletes the new token.
+// credentials still work, the method also restores the previous link and deletes the new token.
 func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secret, before bool, err error) error {
 	const again = "Correct the problem that isthmus clusters shows, and run the command again"
 	if before && l.existing != nil && l.restore(ctx, w, written) {
@@ -260,8 +260,9 @@ func linksNamed(list []corev1.Secret, name string) (of []corev1.Secret) {
 	return of
 }
 
-// findLink returns the Secret of a link and all link Secrets. If the link does not exist yet, the
-// first result is nil. If another Secret conflicts with the link, findLink returns an error.
+// findLink returns the Secret of the given link, and a list of all link Secrets. If the link does
+// not exist yet, the first result is nil. If another Secret conflicts with the link, findLink
+// returns an error.
 func findLink(
 	ctx context.Context, local *cluster, namespace, name string,
 ) (existing *corev1.Secret, all []corev1.Secret, err error) {

@@ -55,7 +55,7 @@ type linkContent struct {
 }
 
 // toSecret returns a link Secret with the content of c. If the Secret already exists, the result
-// keeps the other labels, annotations and keys of the existing Secret.
+// keeps all existing labels, annotations and keys that toSecret does not set.
 func (c *linkContent) toSecret(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
 	s := existing.DeepCopy()
 	if s == nil {
