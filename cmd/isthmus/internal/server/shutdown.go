@@ -37,7 +37,7 @@ const (
 //     accepts new streams.
 //  4. The replica closes the listener and then ends the remaining streams.
 //
-// By default, all steps together take at most 30 s, which is Kubernetes's default grace period. See
+// By default, the steps take at most 30 s in total, which is Kubernetes's default grace period. See
 // docs/operations.md.
 type shutdown struct {
 	streams        func() int                                // returns the number of open streams

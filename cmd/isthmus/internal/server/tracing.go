@@ -17,11 +17,11 @@ import (
 	"google.golang.org/grpc"
 )
 
-// traceService is the service name in traces, which Linkerd's destination controller also uses.
+// traceService is the service name in traces. Linkerd's destination controller uses the same name.
 const traceService = "linkerd-destination"
 
-// tracing sends a span for every gRPC call to an OpenTelemetry collector. If no collector is
-// configured, the *tracing is nil, and calls do not run OpenTelemetry code.
+// For every gRPC call, tracing sends a span to an OpenTelemetry collector. If no collector is
+// configured, gRPC calls do not run any OpenTelemetry code.
 type tracing struct {
 	collector string
 	provider  *trace.TracerProvider
