@@ -83,7 +83,7 @@ type tally struct {
 type tallyKey struct{ instance, node, zone string }
 
 // The tally method returns the tally for a client. All clients on nodes without endpoints share one
-// tally, because clients may send any number of invented node names.
+// tally, so that clients cannot create more tallies by sending invented node names.
 func (x *pass) tally(c Client) *tally {
 	key := tallyKey{instance: c.Instance}
 	if x.zoned() {
@@ -154,7 +154,8 @@ func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 
 // countBehind replaces the counts of Linkerd gateways with the counts of the endpoints behind them.
 // All endpoints behind a slice's gateways are reachable as long as at least one of the gateways is
-// available. Clients of a single instance cannot use gateways.
+// available. Clients that request a single instance cannot use gateways, because a gateway cannot
+// address an instance.
 func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	st := x.port.steering
 	counts := &t.counts

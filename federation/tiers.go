@@ -57,7 +57,7 @@ func newSteering(in inputs, now func() time.Time) *steering {
 	return st
 }
 
-// The prefers method reports whether the service has a preference that can affect clients. If the
+// steering.prefers reports whether the service has a preference that can affect clients. If the
 // service is not federated, only the term ClientZone can affect clients.
 func (st *steering) prefers(d *Definition) bool {
 	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())

@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// tierUsage records which tiers one kind of client uses, and how long fewer tiers have sufficed.
-// Each tierUsage is guarded by the lock of its watched service. The page docs/preference.md
-// describes the rules for users.
+// tierUsage records which tiers one kind of client uses, and for how long fewer tiers would have
+// sufficed. Each tierUsage is guarded by the lock of its watched service. The page
+// docs/preference.md explains these rules to users.
 type tierUsage struct {
 	steering *steering // used for the last decision
 	inUse    int       // number of leading tiers in use; one more than all tiers includes last resort
 	// The reported field contains the value of inUse at the last report. Before the first report,
 	// the field contains the first value of inUse.
 	reported int
-	// If n > 0, sufficed[n] is the time since which the first n tiers have sufficed without
-	// interruption. If the first n tiers do not suffice now, sufficed[n] is zero. The last element
-	// is the time since which at least one endpoint in service has been ready: see
-	// tierCounts.others.
+	// If n > 0, the first n tiers have sufficed without interruption since the time sufficed[n]. If
+	// the first n tiers do not suffice now, sufficed[n] is zero. The last element is the time since
+	// which at least one endpoint in service has been ready: see tierCounts.others.
 	sufficed []time.Time
 	use      use       // result of the last call to decide
 	due      time.Time // when use next changes, if no event changes it earlier; zero if no change is due
@@ -54,15 +53,14 @@ func (r row) describe(st *steering) string {
 	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
-// The type use encodes how much of each tier clients receive. The byte at index i is the number of
-// parts of tier i that clients do not receive.
+// A value of type use encodes how much of each tier clients receive. The byte at index i is the
+// number of parts of tier i that clients do not receive.
 type use string
 
 // The empty string means that clients are not steered.
 const everything use = ""
 
-// The has method reports whether clients receive the endpoint, which belongs to the tier at the
-// given index.
+// use.has reports whether clients receive an endpoint of the tier at the given index.
 func (u use) has(place int, e *Endpoint) bool {
 	if place >= len(u) || u[place] == parts {
 		return false // the endpoint is outside all tiers, or the tier is not in use
@@ -93,8 +91,8 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 // parts have been dropped.
 //
 // When new counts arrive, it may already be time to drop a tier that the previous counts made
-// unnecessary. To make the result independent of the order of events, decide drops unneeded tiers
-// before it uses the new counts.
+// unnecessary. So that the result does not depend on the order of events, unneeded tiers are
+// dropped before the new counts are used.
 func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
@@ -126,8 +124,8 @@ func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 	return inUse
 }
 
-// The needed method updates the times in v.sufficed, and returns how many tiers clients need. If
-// all tiers together do not suffice, clients need all of them. If only endpoints of last resort are
+// tierUsage.needed updates the times in v.sufficed, and returns how many tiers clients need. If all
+// tiers together do not suffice, clients need all of them. If only endpoints of last resort are
 // ready, clients need these endpoints as well as all tiers.
 func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
@@ -190,9 +188,9 @@ func (v *tierUsage) useAt(st *steering, now time.Time) use {
 	return use(list)
 }
 
-// The left method returns how many parts have left a tier, that is, how many have been dropped. The
-// first part is dropped once ReturnAfter has passed since the tier was last needed. The other parts
-// are dropped one at a time over ReturnOver.
+// tierUsage.left returns how many parts of a tier have been dropped. The first part is dropped once
+// ReturnAfter has passed since the tier was last needed. The other parts are dropped one at a time
+// over ReturnOver.
 func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	since := v.unneededSince(st, place)
 	if since.IsZero() {
@@ -218,7 +216,7 @@ func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 		return time.Time{}
 	}
 	over := st.preference.ReturnOver
-	// Round up, because the left method rounds down.
+	// Round up, because tierUsage.left rounds down.
 	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
