@@ -172,8 +172,8 @@ const (
 	// because headers stay in memory until the call ends.
 	maxHeaders = 2 << 10
 	// requestWindow is the flow control window of each call and each connection, in bytes. The size
-	// is HTTP/2's default and gRPC's minimum. By default, gRPC would increase the windows of
-	// clients that send a lot of data to up to 16 MiB.
+	// is HTTP/2's default and gRPC's minimum. Without this setting, gRPC would increase the window
+	// of a client that sends a lot of data, up to 16 MiB.
 	requestWindow = 64<<10 - 1
 	// readBuffer is the size of a connection's read buffer, in bytes. A proxy sends a few hundred
 	// bytes per call, and little else.
