@@ -54,8 +54,7 @@ type Work struct {
 	// The Of field is a pointer to the data that the work updates, or nil. The pointer
 	// distinguishes several pieces of work for the same service or object. For example, if a
 	// service is no longer watched and then watched again, the Table creates new data for the
-	// service. A late success of work on the old data does not end the failure of work on the new
-	// data.
+	// service. If work on the old data succeeds late, work on the new data still counts as failed.
 	Of any
 }
 
@@ -243,9 +242,9 @@ func PauseAfter(panics int) time.Duration {
 	return pause
 }
 
-// The succeeded method removes the failure of work that has succeeded. The caller passes the number
-// that newestPanic returned before the work began. If the work has panicked since then, the failure
-// stays.
+// Supervisor.succeeded removes the recorded failure of work that has succeeded. The caller passes
+// the number that newestPanic returned before the work began. If the work has panicked since then,
+// the failure stays.
 func (s *Supervisor) succeeded(w Work, before uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +284,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 }
 
-// The due method removes and returns the retries that are due, sorted by time. The second result is
+// Supervisor.due removes and returns the retries that are due, sorted by time. The second result is
 // the time of the next retry, or the zero time if no retry is scheduled.
 func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
 	s.mu.Lock()
