@@ -72,8 +72,8 @@ type BackendSlice struct {
 	Ready, Unready []Backend // the fields of Unready do not include labels and facts about the proxy
 }
 
-// Slice converts a BackendSlice to the type [Slice], which the code for tiers uses. Each endpoint
-// in the result contains its Backend in the Of field.
+// Slice converts a BackendSlice to a [Slice], from which tiers are computed. Each endpoint in the
+// result contains its Backend in the Of field.
 func (l *BackendSlice) Slice() (s Slice) {
 	for _, b := range l.Ready {
 		s.Ready = append(s.Ready, b.endpoint())

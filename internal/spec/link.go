@@ -40,12 +40,12 @@ var (
 )
 
 // OtherNetwork is the network of a cluster whose network annotation is invalid. OtherNetwork is not
-// a valid name of a network.
+// a valid network name.
 const OtherNetwork = "(invalid)"
 
 // With returns the settings of a cluster whose link Secret has the given annotations. The receiver
 // contains the default settings, which apply if an annotation is absent or invalid. There is no
-// default network. A cluster with an invalid network counts as being on another network.
+// default network. A cluster with an invalid network is treated as being on another network.
 func (s LinkSettings) With(annotations map[string]string) LinkSettings {
 	text := func(key string) string { return strings.TrimSpace(annotations[key]) }
 	if standing := slices.Index(cordonWords, text(CordonKey)); standing >= 0 {

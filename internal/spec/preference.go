@@ -67,8 +67,8 @@ func (p *Preference) tiers() [][]string {
 	return p.Tiers
 }
 
-// The enough method reports whether tiers with the given number of ready endpoints suffice. The
-// number of known endpoints includes unready endpoints.
+// Preference.enough reports whether tiers with the given numbers of ready and known endpoints
+// suffice. Known endpoints include unready endpoints.
 func (p *Preference) enough(ready, known int) bool {
 	if p.Percent > 0 {
 		return ready > 0 && 100*ready >= p.Percent*known
