@@ -123,8 +123,8 @@ func (g *generation) unpack(parts [][]byte) (*clusterstore.Copy, error) {
 	return &clusterstore.Copy{CopiedCluster: g.CopiedCluster, Lists: m.BinaryData}, nil
 }
 
-// onlyLists reports whether a serialized ConfigMap has few fields, and all fields except the lists
-// are small. Decoding many small values, or large fields of other types, could use a hundred times
+// onlyLists reports whether a serialized ConfigMap has few fields, and no large field other than
+// the lists. Decoding many small values, or large fields of other types, could use a hundred times
 // as much memory as the data.
 func onlyLists(data []byte) bool {
 	for n := 0; len(data) > 0; n++ {
