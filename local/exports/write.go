@@ -21,7 +21,7 @@ const (
 	maxProblem = 4 << 10
 )
 
-// A do function executes a change, and returns the verb of the attempted write.
+// A function of type do executes a change, and returns the verb of the attempted write.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
 type kept interface {
@@ -29,11 +29,11 @@ type kept interface {
 	metav1.Object
 }
 
-// put returns a function that reads an object and then creates or updates it. The function replace
-// returns the object to write in place of the existing object. The zero value represents a missing
-// object. If the existing object is already correct or is not managed by Isthmus, the function
-// replace returns the zero value. The function known identifies the stored content of an object,
-// and is nil if the API stores all fields.
+// put returns a function that reads an object and then creates or updates it. The callback replace
+// receives the existing object and returns the object to write. The zero value represents a missing
+// object. If the existing object is already correct or is not managed by Isthmus, the callback
+// returns the zero value. The second callback, known, returns a string that identifies the stored
+// content of an object. If the API stores all fields, known is nil.
 func put[O kept](api client[O], replace func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O

@@ -142,8 +142,8 @@ func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 
 // Trouble returns the state of a change, and the reason why the change has not been written. If
 // this replica is not the leader, the state is [adminapi.ExportBeingWritten], and the reason is
-// empty. The state is empty if the served version of the kind lacks the changed fields, or if
-// Isthmus leaves the conditions of a ServiceExport to another controller.
+// empty. If the served version of the kind lacks the changed fields, or if Isthmus leaves the
+// conditions of a ServiceExport to another controller, the state is empty.
 func (w *Writer) Trouble(c *Change) (state, detail string) {
 	if t := w.candidate.Leadership(); t != nil {
 		return t.trouble(c)
