@@ -205,11 +205,11 @@ func (m writer) want(one *merged) {
 }
 
 // wantImport adds the ServiceImport of a group, and its derived Service, to the plan. The derived
-// Service waits until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the
-// derived Service has IPs. If the derived Service is deleted or loses its IPs, the plan creates the
-// Service again with the IPs of the ServiceImport. If another object has the derived Service's
-// name, the ServiceImport has no IPs. The plan does not create an object whose members are all on
-// hold.
+// Service is not written before its owner, the ServiceImport, exists. The ServiceImport gets its
+// IPs once the derived Service has IPs. If the derived Service is deleted or loses its IPs, the
+// plan creates the Service again with the IPs of the ServiceImport. If another object has the
+// derived Service's name, the ServiceImport has no IPs. The plan does not create an object whose
+// members are all on hold.
 func (m writer) wantImport(one *merged) {
 	have := m.Imports[one.of]
 	conditions := reporter(m)
@@ -372,8 +372,8 @@ func (m writer) removeService(g group) {
 // leader. No cluster has this name.
 const SharedTurn = "no export"
 
-// The result is the cluster of the first member that has an export, or has had one under this
-// leader.
+// The result is the cluster of the first member that has an export now, or has had one since this
+// replica became the leader.
 func (m writer) turn(members []*member, g group) string {
 	for _, p := range members {
 		if p.export != nil || m.confirmed(memberKey{g, p.cluster}) {
