@@ -171,7 +171,7 @@ func (p compactedPod) size(key string) int64 {
 	return n
 }
 
-// groupedSize is the number of bytes that a Pod uses in the policy of its namespace. The size
+// groupedSize is the number of bytes that the policy of a namespace uses for one Pod. The size
 // includes a whole podSet, although siblings may share a podSet.
 const groupedSize = 144
 
