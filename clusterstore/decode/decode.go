@@ -27,7 +27,7 @@ type Source[O Object] interface {
 	Watch(ctx context.Context, o metav1.ListOptions) (Events[O], error)
 }
 
-// Events receives the events of one watch. The methods of an Events must not be called
+// Events receives the events of one watch. Do not call the methods of one Events value
 // concurrently.
 type Events[O Object] interface {
 	// Next waits for the next event, calls a function for the event, and returns the function's
