@@ -127,8 +127,9 @@ type Resource struct {
 	feed   feeder
 	group  *Group
 	lag    *lag // nil if the lag is not measured
-	// This channel is closed once the resource has been listed. If the resource is optional, it is
-	// also closed once the resource is forbidden, confirmed to be absent, or over budget.
+	// This channel is closed once the resource has been listed. If the resource is optional, the
+	// channel is also closed once the resource is forbidden, confirmed to be absent, or over
+	// budget.
 	tried chan struct{}
 
 	triedOnce sync.Once // closes tried
@@ -446,8 +447,8 @@ func (r *Resource) heardAt(at time.Time) {
 
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
 
-// Resource.pace waits until the rate limit admits one more event from the cluster. Until then,
-// further events wait in the connection and on the server.
+// Resource.pace waits until the rate limit admits one more event from the cluster. During this
+// wait, further events stay in the connection and on the server.
 func (r *Resource) pace(ctx context.Context) error {
 	if r.group.events == nil {
 		return nil

@@ -151,12 +151,12 @@ func broken(err error) bool {
 // only by the goroutine that executes Resource.run. A nil lag measures nothing.
 //
 // Some updates do not set a new time in managedFields. For example, marking an object for deletion
-// leaves the time of an earlier change, which may be long past. To detect exactly which updates
-// lack a new time, Isthmus would have to store the time of every object. The age of an update is
-// not measured if another update of the resource had a newer time. The age is also not measured if
-// an update with the same time arrived more than a second earlier. Any user may write a future time
-// into an object. Future times are replaced with the current time, because a future time would
-// otherwise prevent all measurements until that time.
+// does not replace the time of an earlier change, which may be long past. To detect exactly which
+// updates lack a new time, Isthmus would have to store the time of every object. The age of an
+// update is not measured if another update of the resource had a newer time. The age is also not
+// measured if an update with the same time arrived more than a second earlier. Any user may write a
+// future time into an object. Future times are replaced with the current time, because a future
+// time would otherwise prevent all measurements until that time.
 type lag struct {
 	seconds prometheus.Observer // fixed
 
