@@ -124,9 +124,9 @@ func (c *linkContent) write(
 // tryTimeout limits how long a link's credentials are tested.
 const tryTimeout = 10 * time.Second
 
-// try asks a link's API server for the user name that belongs to the link's credentials. If the
-// server's response shows that replicas cannot use the credentials, the result is an error. If the
-// server is unreachable from this machine, the method only prints a warning.
+// linkContent.try asks a link's API server for the user name that belongs to the link's
+// credentials. If the server's response shows that replicas cannot use the credentials, the result
+// is an error. If the server is unreachable from this machine, the method only prints a warning.
 func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error {
 	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
 	if err != nil {
