@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// traceService is the service name in traces. Linkerd's destination controller uses the same name.
+// Isthmus and Linkerd's destination controller both use traceService as the service name in traces.
 const traceService = "linkerd-destination"
 
 // For every gRPC call, tracing sends a span to an OpenTelemetry collector. If no collector is
@@ -74,7 +74,7 @@ func (t *tracing) run(ctx context.Context) error {
 	return nil
 }
 
-// bridgeLog makes OpenTelemetry log through Isthmus's logger in the whole process.
+// bridgeLog sends all log messages of OpenTelemetry in this process to Isthmus's logger.
 func (t *tracing) bridgeLog() {
 	log := withOwnLimit(t.log).Named("opentelemetry")
 	otel.SetLogger(zapr.NewLogger(log))
