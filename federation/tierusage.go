@@ -7,16 +7,15 @@ import (
 
 // tierUsage records which tiers one kind of client uses, and for how long fewer tiers would have
 // sufficed. Each tierUsage is guarded by the lock of its watched service. The page
-// docs/preference.md explains these rules to users.
+// docs/preference.md explains to users how tiers work.
 type tierUsage struct {
 	steering *steering // used for the last decision
 	inUse    int       // number of leading tiers in use; one more than all tiers includes last resort
-	// The reported field contains the value of inUse at the last report. Before the first report,
-	// the field contains the first value of inUse.
-	reported int
-	// If n > 0, the first n tiers have sufficed without interruption since the time sufficed[n]. If
-	// the first n tiers do not suffice now, sufficed[n] is zero. The last element is the time since
-	// which at least one endpoint in service has been ready: see tierCounts.others.
+	reported int       // inUse at the last report; before the first report, the first value of inUse
+	// For n > 0, sufficed[n] is the start of the period in which the first n tiers have sufficed
+	// without interruption. If the first n tiers do not suffice now, sufficed[n] is zero. The last
+	// element is the time since which at least one endpoint in service has been ready: see
+	// tierCounts.others.
 	sufficed []time.Time
 	use      use       // result of the last call to decide
 	due      time.Time // when use next changes, if no event changes it earlier; zero if no change is due
@@ -207,7 +206,7 @@ func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	return int(late * parts / over)
 }
 
-// nextLeaves returns the time at which the next part of a tier is dropped. The argument is the
+// nextLeaves returns the time at which the next part of a tier is dropped. The last argument is the
 // number of parts that have already been dropped. If no further part will be dropped, the time is
 // zero.
 func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
