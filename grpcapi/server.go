@@ -231,8 +231,8 @@ func (s *Server) MarkNotServing() { s.health.Shutdown() }
 func (s *Server) Drain(ctx context.Context) { s.streams.drain(ctx, s.opts.Drain) }
 
 // WaitUnused waits for a period of length d without open streams, and then returns true. If ctx is
-// done first, WaitUnused returns false. The period must be longer than 0.1 s, which is how long a
-// proxy waits before reconnecting.
+// done before such a period has passed, WaitUnused returns false. The period must be longer than
+// 0.1 s, which is how long a proxy waits before reconnecting.
 func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 	return s.streams.waitUnused(ctx, d)
 }
