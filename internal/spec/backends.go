@@ -388,8 +388,8 @@ func (n *Namespace) controller(owner metav1.OwnerReference) metav1.OwnerReferenc
 	return owner
 }
 
-// podPorts returns the TCP ports of a Pod's containers, grouped by port name. If hosts is true, the
-// result also contains the host port of each container port.
+// podPorts returns the TCP ports of a Pod's containers, grouped by port name. If the argument hosts
+// is true, the result also contains the host port of each container port.
 func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 	ports := make(map[string][]int32)
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {

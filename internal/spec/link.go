@@ -33,7 +33,8 @@ const (
 	maxLostAfter  = 24 * time.Hour
 )
 
-// The index of each annotation value is the corresponding [Standing].
+// In cordonWords and whenLostWords, the index of an annotation value is the corresponding
+// [Standing].
 var (
 	cordonWords   = []string{"false", "last-resort", "true"}
 	whenLostWords = []string{"keep", "last-resort", "withdraw"}
@@ -70,9 +71,8 @@ func (s LinkSettings) With(annotations map[string]string) LinkSettings {
 	return s
 }
 
-// A cluster is lost if its API has been unavailable for at least the duration in LostAfter. The
-// argument gatewaysDead must be true if clients reach the cluster through gateways that are all
-// dead.
+// A cluster is lost if its API has been unavailable for at least LostAfter. The argument
+// gatewaysDead must be true if clients reach the cluster through gateways that are all dead.
 func (s LinkSettings) Standing(lost, gatewaysDead bool) Standing {
 	standing := s.Cordon
 	if lost {
