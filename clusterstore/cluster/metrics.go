@@ -120,8 +120,8 @@ func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
 	return gauge(stateDesc, 1, name, string(s))
 }
 
-// StandingSeries returns the metric for the standing of a cluster. The standing must take both the
-// cordon and the condition of the cluster into account.
+// StandingSeries returns the metric for the standing of a cluster. The caller must pass a standing
+// that takes both the cordon and the condition of the cluster into account.
 func StandingSeries(name federation.ClusterName, s federation.Standing) prometheus.Metric {
 	return gauge(standingDesc, 1, name, s.String())
 }
