@@ -46,8 +46,7 @@ type AddressFilter struct {
 
 // The refusal method returns a displayable reason why an address must not be probed now, or "" if
 // it may be probed. The refusal method blocks until the local cluster's cache is complete. If ctx
-// is done before the cache is complete, the result is "", but the caller must not probe the
-// address.
+// is done before the cache is complete, the result is "" although the address must not be probed.
 func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !f.Routable(ip) {
