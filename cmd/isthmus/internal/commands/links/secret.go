@@ -29,8 +29,8 @@ import (
 	"isthmus/internal/pace"
 )
 
-// The commands in this package store information about the linked cluster in these annotations of a
-// link Secret.
+// The commands in this package store information about the linked cluster in the following
+// annotations of a link Secret.
 const (
 	clusterAnnotation = clusterstore.LinkedClusterAnnotation // identity of the linked cluster
 	accountAnnotation = "isthmus.io/linked-account"          // NAMESPACE/NAME of the ServiceAccount in that cluster
@@ -233,7 +233,8 @@ func (s server) loopback() bool {
 }
 
 // sameServer reports whether two URLs belong to the same API server. Several clusters may share a
-// host and port. Rancher, for example, distinguishes such clusters by the path.
+// host and port. For example, Rancher distinguishes clusters with the same host and port by the
+// path.
 func sameServer(a, b string) bool { return normalized(a) == normalized(b) }
 
 // normalized returns the host, port and path of a URL in a form that can be compared.
