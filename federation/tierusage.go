@@ -11,7 +11,7 @@ import (
 type tierUsage struct {
 	steering *steering // used for the last decision
 	inUse    int       // number of leading tiers in use; one more than all tiers includes last resort
-	reported int       // inUse at the last report; before the first report, the first value of inUse
+	reported int       // inUse at the last report; until the first report, its first value
 	// For n > 0, sufficed[n] is the start of the period in which the first n tiers have sufficed
 	// without interruption. If the first n tiers do not suffice now, sufficed[n] is zero. The last
 	// element is the time since which at least one endpoint in service has been ready: see
