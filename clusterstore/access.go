@@ -53,7 +53,7 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 }
 
 // ListSecrets lists Secrets in pages, because clients limit the size of a response. The limit
-// maxSecrets is far above the number of Secrets in a namespace that Isthmus watches.
+// maxSecrets is far above the number of Secrets that a watched namespace contains in practice.
 const secretsOfPage, maxSecrets = 200, 4000
 
 // ListSecrets lists the Secrets in a namespace that match the list options. ListSecrets overwrites

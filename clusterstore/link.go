@@ -93,9 +93,9 @@ type link struct {
 
 	mailbox federation.Latest[[]*credentials] // all Secrets with this cluster name, oldest first
 	changed *pace.Signal                      // set when the region or the gateways of a cluster change
-	// This signal is set when the addresses or the health of gateways change. A signal delays each
-	// change that closely follows an earlier change. If the link used one signal for all changes,
-	// the discovery of a gateway would delay the first report of its health.
+	// This signal is set when the addresses or the health of gateways change. A [pace.Signal]
+	// reports at most one change per second. If the link used a single signal, the discovery of a
+	// gateway would delay the first report of the gateway's health.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
 	// This field becomes true when the link is no longer pending, or when gateway names have not
@@ -121,7 +121,8 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// reconcile is idempotent. The channel in the last argument is closed when the list is out of date.
+// reconcile is idempotent. The last argument is a channel that is closed when the list is out of
+// date.
 func (l *link) reconcile(ctx context.Context, list []*credentials, newer <-chan struct{}) {
 	want := pick(list, l.accepted)
 	l.useSettings(list, want)
@@ -665,16 +666,16 @@ func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 	l.env.report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
-// The wait method blocks until the link may need to be reconciled. A link is reconciled after new
-// Secrets, expired time limits, and changes to the progress, health, region or gateways of a
-// cluster.
+// The wait method blocks until the link may need to be reconciled. A link is reconciled when its
+// Secrets change, when a time limit expires, and when the progress, health, region or gateways of a
+// cluster change.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		// While the new cluster waits for gateways or for missing kinds of objects, the link does
-		// not watch the cluster's Synced channel, which may already be closed.
+		// While the new cluster waits for gateways or for missing kinds of objects, its Synced
+		// channel may already be closed, so the link does not watch the channel.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}

@@ -27,8 +27,8 @@ const (
 	lostAfterAnnotation  = "isthmus.io/lost-after"  // from MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // overrides the region label of the cluster's Nodes
 
-	// NetworkAnnotation names the network of the cluster's Pods. If Isthmus is on a different
-	// network, Isthmus cannot reach the Pods directly.
+	// NetworkAnnotation names the network of the cluster's Pods. If the cluster's Pods and Isthmus
+	// are on different networks, Isthmus cannot reach the Pods directly.
 	NetworkAnnotation = "isthmus.io/network"
 	// gatewayAddressesAnnotation contains a list of HOST:PORT items, which override the addresses
 	// of the cluster's gateways.
@@ -180,8 +180,8 @@ type settingsReader struct {
 	settings    linkSettings
 }
 
-// readValue parses an annotation into a variable, ignoring surrounding white space. If the
-// annotation is missing or invalid, the variable does not change. If the annotation is invalid,
+// readValue parses an annotation and stores the value in *into, ignoring surrounding white space.
+// If the annotation is missing or invalid, *into does not change. If the annotation is invalid,
 // readValue returns false.
 func readValue[T any](r *settingsReader, annotation string, into *T, read func(string) (T, error)) bool {
 	text, ok := r.annotations[annotation]

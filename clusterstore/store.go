@@ -57,8 +57,8 @@ type Options struct {
 	LocalLink *LocalLink
 
 	// ReadCopy returns the copy of a cluster, or nil if no copy exists. The Store calls ReadCopy
-	// only for links that exist when it starts. After the Store has settled, it calls ReadCopy only
-	// for links whose copies it has already tried to load. If ReadCopy returns an error other than
+	// only for links that exist when it starts. If the Store settles before it has tried to load a
+	// link's copy, it never calls ReadCopy for that link. If ReadCopy returns an error other than
 	// an [UnusableCopy], the Store retries every second for about ten seconds. If the link Secret
 	// changes, the Store may also call ReadCopy again. If ReadCopy is nil, copies are not used.
 	ReadCopy func(context.Context, federation.ClusterName) (*Copy, error)
@@ -139,8 +139,8 @@ type ClusterExports struct {
 	Name   string    // empty for the local cluster
 	Domain string    // DNS domain of the cluster, such as "cluster.local"
 	Linked time.Time // when the link Secret was created
-	// Settings is the result of ExportOptions.Settings. Settings is nil for the local cluster, and
-	// for a linked cluster without a usable Secret.
+	// Settings contains the settings that ExportOptions.Settings has parsed. Settings is nil for
+	// the local cluster, and for a linked cluster without a usable Secret.
 	Settings     any
 	OtherNetwork bool                   // proxies reach the cluster through Linkerd gateways
 	Exports      *cluster.CachedExports // nil if the exports are unknown
@@ -436,8 +436,8 @@ func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
 	return st
 }
 
-// The rejected method returns the number of unusable Secrets per reason, and the set of clusters
-// without a usable Secret.
+// The first result is the number of unusable Secrets per reason. The second result is the set of
+// clusters without a usable Secret.
 func (s *Store) rejected(
 	links map[federation.ClusterName]*linkStatus,
 ) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
@@ -590,8 +590,7 @@ func await(ctx context.Context, all ...<-chan struct{}) {
 	}
 }
 
-// The closed function reports whether a channel has been closed. No values may be sent on the
-// channel.
+// The channel must be one on which no values are ever sent.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:
