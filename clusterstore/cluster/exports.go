@@ -15,19 +15,18 @@ import (
 )
 
 // ExportHooks contains functions that derive values from the objects of a Cluster. The Cluster
-// caches and compares these values without interpreting them, and counts their memory. A value must
-// be immutable, and must not share memory with the object from which it was derived.
+// caches and compares these values without interpreting them, and counts their memory. The derived
+// values must be immutable, and must not share memory with the original objects.
 //
 // The hooks may be called concurrently and must not block. The Service, Listed and Changed hooks
 // are required.
 type ExportHooks struct {
-	// The Service hook returns the value to cache for a Service, or nil to cache nothing. After a
-	// change that affects the results for existing Services, call [Cluster.RelistServices].
+	// The Service hook returns the value to cache for a Service, or nil to cache nothing. Call
+	// [Cluster.RelistServices] when the hook would return different values for existing Services.
 	Service func(*corev1.Service) any
-	// The Listed hook reports whether CachedExports.List includes a Service with the given cached
-	// value even without a ServiceExport. The value is never nil. If Listed returns false,
-	// CachedExports.List includes the Service only if a ServiceExport has the same namespace and
-	// name.
+	// The Listed hook receives the cached value of a Service, which is never nil. If Listed returns
+	// true, CachedExports.List includes the Service. If Listed returns false, CachedExports.List
+	// includes the Service only if a ServiceExport has the same namespace and name.
 	Listed func(value any) bool
 	// The ServiceExport hook returns the value to cache for a ServiceExport. If this hook is nil,
 	// the Cluster does not read ServiceExports.
@@ -277,7 +276,7 @@ func (x *exportIndex) setAbsent(kind int, absent bool) {
 	}
 }
 
-// The size of an export value includes its entry in the result of Exports.
+// The size of an export value includes its entry in CachedExports.List.
 func (x *exportIndex) size(value any) int64 {
 	if value == nil {
 		return 0
@@ -289,7 +288,7 @@ func (x *exportIndex) size(value any) int64 {
 	return n
 }
 
-// The size of a ServiceExport includes its entry in the result of Exports.
+// The size of a ServiceExport includes its entry in CachedExports.List.
 func serviceExportSize(value any, _ string) int64 {
 	return valueSize(value) + indexEntry[any]() + exportPlace
 }

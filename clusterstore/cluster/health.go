@@ -58,8 +58,8 @@ type Health struct {
 	// Unusable lists malformed objects (Servers, ExternalWorkloads and ServiceProfiles), and
 	// namespaces whose Servers exceed a limit. Each entry includes a reason. Isthmus ignores
 	// malformed Servers and ExternalWorkloads. A ServiceProfile is still used if its only problem
-	// is an invalid timeout or a value that proxies discard. A ServiceProfile that is not used
-	// hides other ServiceProfiles for the same Service.
+	// is an invalid timeout or a value that proxies discard. Even an unusable ServiceProfile hides
+	// other ServiceProfiles for the same Service.
 	Unusable []string
 	// RejectedProfiles is the number of ServiceProfiles that cannot be used at all.
 	RejectedProfiles int

@@ -97,8 +97,8 @@ func podLabels(p *pod, t *template) []federation.Label {
 	return labels
 }
 
-// labelName reports whether the kind of an owner is a valid label name. Proxies copy label names
-// into their metrics unchanged.
+// labelName reports whether the kind of an owner, such as "daemonset", can be used as a label name.
+// Proxies copy label names into their metrics unchanged.
 func labelName(kind string) bool {
 	odd := func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	return kind != "" && (kind[0] < '0' || kind[0] > '9') && !strings.ContainsFunc(kind, odd)

@@ -74,8 +74,7 @@ func (f *serverFacts) read() (err error) {
 	return nil
 }
 
-// The size of a Server includes the policy of its namespace, because the Server may be the only
-// Server in the namespace.
+// Every namespace with a Server needs a policy, so the size of each Server includes a whole policy.
 func (f *serverFacts) size(key string) int64 {
 	return sizeof[serverFacts]() + 2*indexEntry[*serverFacts]() + indexEntry[*policy]() + policySize +
 		selectorMemory(f.spec.PodSelector) + selectorMemory(f.spec.ExternalWorkloadSelector) +
@@ -103,8 +102,9 @@ func (f *serverFacts) equal(o *serverFacts) bool {
 	return f.invalid == o.invalid && equality.Semantic.DeepEqual(f.spec, o.spec)
 }
 
-// cost returns the cost of the Server, which counts toward maxPolicy. The cost is one, plus one for
-// each key and value in the selectors. A malformed Server costs one.
+// cost returns the cost of the Server, which counts toward maxPolicy. A valid Server costs one,
+// plus one for each label and expression in its selectors, plus one for each value in these
+// expressions. A malformed Server costs one.
 func (f *serverFacts) cost() int {
 	if f.invalid != "" {
 		return 1
