@@ -45,9 +45,9 @@ type resourceState struct {
 	lasts   bool                 // the failure occurred again after lastingAfter
 }
 
-// A failure counts as lasting if it occurs again once lastingAfter has passed since its first
-// occurrence. Transient failures are normal while an API server starts, because it does not yet
-// know all tokens and permissions.
+// A failure counts as lasting if it occurs again at least lastingAfter after its first occurrence.
+// Transient failures are normal while an API server starts, because it does not yet know all tokens
+// and permissions.
 const lastingAfter = 10 * time.Second
 
 func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
@@ -82,8 +82,7 @@ const (
 	troubleCount = 3
 )
 
-// A cause is a way in which an API server makes Isthmus send too many requests, although none of
-// the requests fails.
+// A cause is a kind of unusual behavior of an API server, such as closing watches too early.
 type cause string
 
 const (

@@ -14,7 +14,7 @@ var ErrOverBudget = errors.New("over budget")
 
 // MemoryCap limits the estimated memory of one cluster's cache, in bytes. Each resource contributes
 // the size of its cache or of the list that is being read, whichever is larger. A separate limit of
-// the same size applies to objects that are staged in addition to the cache. A MemoryCap is safe
+// the same size applies to objects that are staged while a list is being read. A MemoryCap is safe
 // for concurrent use.
 //
 // A MemoryCap rejects changes that would exceed the limit. A MemoryCap does not evict objects or
