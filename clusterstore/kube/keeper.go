@@ -64,8 +64,8 @@ type Keeper struct {
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
 	// anchorsTried and networksTried are the times of the last attempts to read trust anchors and
-	// Pod networks. After a timeout, calls to Look do not read facts until the time in the paused
-	// field.
+	// Pod networks. After a timeout, paused is the time until which calls to Look do not read
+	// facts.
 	anchorsTried, networksTried, paused time.Time
 }
 
@@ -113,9 +113,9 @@ func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	return now.Sub(k.anchorsTried) >= anchorsEvery, now.Sub(k.networksTried) >= networksEvery
 }
 
-// Run reads the facts after the API server's first response. Run first waits until the cluster's
-// objects are listed, but no longer than listsFirst. Run reads the facts again every hour and after
-// calls to Look. Run returns when ctx is done.
+// Before the first read, Run waits for the API server's first response, and then up to listsFirst
+// for the cluster's objects to be listed. Run reads the facts again every hour and after calls to
+// Look. Run returns when ctx is done.
 func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	defer k.endLook()
 	select {
@@ -164,8 +164,8 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 }
 
 // The look method reads the facts that are due, starting with the trust anchors, because they are
-// small. If a failed read does not show the current state of the cluster, the cached facts and
-// their age do not change.
+// small. A failure that does not show the current state of the cluster, such as a timeout, does not
+// replace facts that were read successfully.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()
 	if !k.turns.take(ctx) {
