@@ -6,7 +6,8 @@ import (
 )
 
 // audience holds the sets of endpoints that a port publishes to clients of the whole service, or to
-// clients of one instance. The keys are the names of the clients' nodes.
+// clients of one instance. The key is the name of the clients' node, or empty for clients without a
+// node.
 type audience map[string][]*published
 
 func (a audience) find(c Client) *published {
@@ -17,8 +18,8 @@ func (a audience) find(c Client) *published {
 }
 
 // The clients method extends the given list with all kinds of clients on the given nodes. If nodes
-// is nil, all kinds of clients are appended. Clients without a node come first, as Set.HintedTo
-// requires.
+// is nil, the list is extended with all kinds of clients, regardless of the node. Clients without a
+// node come first, as Set.HintedTo requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
 		list = append(list, a[""]...)
@@ -83,8 +84,8 @@ func (to *published) publish(set Set, st *steering) {
 func (to *published) publishSteering(st *steering) {
 	var old *steering
 	if c := to.steering.p.Load(); c != nil {
-		// Calling Latest.Get would allocate a channel for each set, even if Set.Tiers is never
-		// called.
+		// Latest.Get is not used here, because it would allocate a channel for each set, even if
+		// Set.Tiers is never called.
 		old = c.value
 	}
 	if !old.alike(st) {

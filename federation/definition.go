@@ -89,7 +89,7 @@ type MemberStatus struct {
 // Serving reports whether the member contributes the endpoints of its Service.
 func (s MemberStatus) Serving() bool { return s.Link == Ready && s.Service == Present }
 
-// String returns "serving", or the reason why the member does not serve.
+// String returns "serving", or the reason why the member is not serving.
 func (s MemberStatus) String() string {
 	switch {
 	case s.Link != Ready:

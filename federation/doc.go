@@ -62,8 +62,8 @@
 //
 // Preferences and cordons:
 //
-//   - If a service has a Preference, clients receive only the first tiers, as many as are needed to
-//     provide enough ready endpoints. When more tiers become necessary, the table adds their
+//   - If a service has a Preference, clients receive only the most preferred tiers that together
+//     contain enough ready endpoints. When more tiers become necessary, the table adds their
 //     endpoints in the same step.
 //   - Tiers that are no longer necessary stay in use for ReturnAfter, and are then removed
 //     gradually over ReturnOver. If a Key was not watched before, its clients initially receive
@@ -98,6 +98,6 @@
 //     determines which tiers are in use, and pass.get chooses the endpoints. The new [Set] is
 //     published if it differs from the previous one.
 //
-// Explain, Impact, Linked, Unserved, Watched and Steered only describe the table, for metrics and
-// the debug API.
+// The methods Explain, Impact, Linked, Unserved, Watched and Steered only describe the table, for
+// metrics and the debug API.
 package federation

@@ -26,9 +26,9 @@ type Key struct {
 
 func (k Key) String() string { return k.Service.String() + ":" + strconv.Itoa(int(k.Port)) }
 
-// concernsService reports whether opening or closing a watch on the key may affect the service's
-// reported tiers or the time of its next scheduled change. Watching an additional instance affects
-// neither the reported tiers nor the schedule.
+// concernsService reports whether opening or closing a watch on the key may affect the reported
+// tiers or the schedule of the service. Watching an additional instance affects neither the
+// reported tiers nor the schedule.
 func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
@@ -48,8 +48,8 @@ type Set struct {
 	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero if unknown
 	Origin     ClusterName // the cluster of the newest change, if Changed is set
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
-	// Members is the number of the service's members, including members that do not serve. If only
-	// this number changes, the table does not publish a new Set.
+	// Members is the number of the service's members, including members that are not serving. If
+	// only this number changes, the table does not publish a new Set.
 	Members int
 
 	hinted   map[string][]*Endpoint // by node with endpoints chosen by node hints; nil if the Key has a node
@@ -205,8 +205,7 @@ type Watch[T any] struct {
 	close  func()
 }
 
-// NewWatch returns a watch on the given Latest. The first call to Close also calls the given
-// function.
+// NewWatch returns a watch on the given Latest. The first call to Close calls the given function.
 func NewWatch[T any](latest *Latest[T], closed func()) *Watch[T] {
 	return &Watch[T]{latest: latest, close: closed}
 }

@@ -25,10 +25,9 @@ type Options struct {
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
 	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers.
 	ReportTiers func(TierChange)
-	// Supervise calls its third argument, which updates a watched service, and must recover from a
-	// panic in this call. After a panic, Supervise must pause and then call its last argument,
-	// which calls Supervise once more. Until the update succeeds, clients keep their previous
-	// endpoints.
+	// Supervise must call its third argument, which updates a watched service, and must recover if
+	// this call panics. After a panic, Supervise must pause and then call its last argument, which
+	// calls Supervise once more. Until the update succeeds, clients keep their previous endpoints.
 	//
 	// The second argument of Supervise identifies the watched service until its last watch is
 	// closed.
@@ -53,7 +52,7 @@ type Table struct {
 	numbered    map[uint32]*watchedService // watched services by number
 	lastNumber  uint32
 	byMember    map[ClusterName]map[ServiceID][]*watchedService // lists are replaced, never written
-	reported    map[serviceMember]MemberStatus                  // members that do not serve, as last reported
+	reported    map[serviceMember]MemberStatus                  // members that are not serving, as last reported
 	updates     map[updateKey]*updateCount                      // update counts for the members of watched services
 
 	offered  offeredAddrs // addresses that linked clusters offer to watched ports
@@ -256,8 +255,9 @@ func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
 	return services
 }
 
-// The update method uses Options.Supervise to call the given function. If the service is broken,
-// the update method does nothing, because the pending rebuild publishes the change too.
+// The update method uses Options.Supervise to call the given function. If the service is already
+// waiting for a rebuild after a panic, the method does nothing, because the rebuild publishes the
+// change too.
 func (t *Table) update(s *watchedService, publish func()) {
 	if !s.isBroken() {
 		t.opts.Supervise(s.id, s, publish, s.again)
@@ -563,7 +563,7 @@ func (t *Table) watchedNow() []*watchedService {
 }
 
 // Unserved lists the members of federated and mirrored services, whether or not these services are
-// watched. The list omits members that serve and can be reached, and is sorted by service and
+// watched. The list omits members that are serving and can be reached, and is sorted by service and
 // member. Unserved calls Source.State for every member.
 func (t *Table) Unserved() []Unserved {
 	t.mu.Lock()
@@ -616,8 +616,9 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	}
 }
 
-// Steered returns the watched services whose clients are steered, sorted by service. If the
-// argument is true, the fields Clients and MoreClients are set, which takes considerably longer.
+// Steered returns the watched services to which a preference or cordon applies, sorted by service.
+// If the argument is true, the fields Clients and MoreClients are set, which takes considerably
+// longer.
 func (t *Table) Steered(clients bool) []SteeredService {
 	var list []SteeredService
 	for _, s := range t.watchedNow() {
