@@ -117,8 +117,8 @@ func quoted(s string) string {
 }
 
 // splitPort splits an authority into host and port, and removes the brackets around an IPv6
-// address. Ports with many leading zeros are rejected, because the stored host keeps the whole
-// authority in memory.
+// address. Ports with many leading zeros are rejected. The host is a substring of the authority, so
+// storing the host keeps the whole authority in memory.
 func splitPort(authority string) (host string, port uint16, ok bool) {
 	if !strings.Contains(authority, ":") {
 		return authority, 80, true

@@ -65,7 +65,7 @@ func (b *viewBase[K, T]) setCost(cost int64) {
 	b.cost = cost
 }
 
-// close closes the watch if it has been started. After close, streams must not use the view.
+// close closes the watch if it has been started. Streams must not use a closed view.
 func (b *viewBase[K, T]) close() {
 	if b.watch != nil {
 		b.watch.Close()
@@ -376,17 +376,17 @@ type lazyFrames struct {
 	frames   func() []*wire.Frame
 }
 
-// The messages method returns the messages that take a client from the first set to the second (see
-// wire.Encoder.Step). The second set must belong to this view. The first set may belong to any
-// view, or may be nil.
+// The messages method returns the messages that replace a client's current set with a new set (see
+// wire.Encoder.Step). The new set must belong to this view. The client's current set may belong to
+// any view, or may be nil.
 func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 	return v.lazy(from, to, all).frames()
 }
 
 // messagesAfterHints returns the messages for a client whose last set was chosen with node hints.
 // When node hints are no longer used, the streams on all nodes switch from different small sets to
-// the same large set at the same time. The messages add all endpoints, as for a new stream, so that
-// the streams on all nodes can share the messages.
+// the same large set at the same time. The messages that add endpoints contain the whole new set,
+// so that the streams on all nodes can share these messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
@@ -426,9 +426,9 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 	return f
 }
 
-// The keep method caches a lazyFrames value, and drops the cached values that lead to older sets.
-// If the given value leads to an outdated set, keep does not cache it, and returns false. The
-// caller must hold v.mu.
+// The keep method caches messages that lead to the newest set, and drops cached messages that lead
+// to older sets. If the given messages lead to an older set, the method returns false without
+// caching the messages. The caller must hold v.mu.
 func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
 		newest := v.steps[n-1].to
