@@ -147,7 +147,7 @@ func checkLeftovers(r *report, s *Input) {
 
 const (
 	// conflictLasts is how long an address may belong to several objects before a warning appears.
-	// A conflict that arises during the replacement of a Pod ends within seconds.
+	// The replacement of a Pod can cause a conflict, but only for a few seconds.
 	conflictLasts = time.Minute
 	maxConflicts  = 10
 )

@@ -225,7 +225,8 @@ func (s *checkState) firstFailure(err error) string {
 
 // merge combines the responses of the replicas. If all replicas agree on a check, its result is
 // listed once. If replicas disagree, each result that is not OK is listed with the name of its
-// replica. The function also adds a result that says whether all replicas agree.
+// replica. If more than one response can be compared, merge also adds a result that says whether
+// the replicas agree.
 func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build) {
 	s.Client = client.Version
 	var found [][]check.Result

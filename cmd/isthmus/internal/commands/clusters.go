@@ -65,7 +65,7 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	}
 }
 
-// read requests /debug/clusters from every replica or, with --watch, from the first replica only.
+// read fetches /debug/clusters from every replica or, with --watch, from the first replica only.
 func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.ClustersOutput, error) {
 	o.first = o.watch
 	shown, others, err := readEach(ctx, p, &o.Target, "/debug/clusters", clusterFacts)
@@ -91,7 +91,7 @@ func showClusters(out *screen, page *adminapi.ClustersOutput) error {
 	return out.show(page.Time, page.Gateway, page, func() (string, []byte) { return clustersTable(page) })
 }
 
-// lastingPage returns a page without counters and times.
+// lastingPage returns a copy of a page, but without the counters and times.
 func lastingPage(page adminapi.Clusters) adminapi.Clusters {
 	page.Local = lasting(page.Local)
 	page.Clusters = slices.Clone(page.Clusters)

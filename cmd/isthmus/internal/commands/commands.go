@@ -57,8 +57,9 @@ const (
 	pageTimeoutUsage = "Fail if no response arrives within this `DURATION`."
 )
 
-// command returns v with the given flags. The values of the flags are validated before the command
-// runs. Users cannot combine an address with flags that select a cluster.
+// command returns a copy of the command v that accepts the given flags. The values of the flags are
+// validated before the command runs. Users cannot combine an address with flags that select a
+// cluster.
 func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	for _, other := range []string{"kubeconfig", "context", "pod"} {

@@ -225,8 +225,8 @@ func (c *Cluster) Close() {
 	c.close()
 }
 
-// explain returns an error that describes the purpose of a failed request and how to fix the
-// problem. explain returns context errors unchanged.
+// explain returns an error that says what a failed request was for, and how to fix the problem.
+// explain returns context errors unchanged.
 func (c *Cluster) explain(err error, does, right string) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
