@@ -60,7 +60,7 @@ func printVersion(w io.Writer, info *debug.BuildInfo) {
 	}
 }
 
-// revision returns the commit that the program was built from and the time of the commit.
+// revision returns the commit from which the program was built, and the commit's time.
 func revision(info *debug.BuildInfo) (text, at string) {
 	all := make(map[string]string)
 	for _, s := range info.Settings {

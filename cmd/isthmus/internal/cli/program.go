@@ -37,8 +37,8 @@ type Group struct {
 	Commands []Command
 }
 
-// Run runs the command given by the first argument in p, and prints errors to p.Stderr. Run returns
-// the exit code: 0 for success, 1 if the command failed, and 2 for a UsageError.
+// Run runs the command that p.Args specifies, and prints errors to p.Stderr. Run returns the exit
+// code: 0 for success, 1 if the command failed, and 2 for a UsageError.
 func (g *Program) Run(ctx context.Context, p Process) int {
 	root := g.root(p)
 	root.SetArgs(g.normal(root, p.Args))
