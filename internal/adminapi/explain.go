@@ -52,7 +52,7 @@ type ExplainedMember struct {
 	State          string    `json:"state"`   // state of the cluster
 	Since          time.Time `json:"since,omitzero"`
 	CopyOf         time.Time `json:"copyOf,omitzero"`  // as in ClusterStatus
-	Reason         string    `json:"reason,omitempty"` // why the member does not serve; empty if it serves
+	Reason         string    `json:"reason,omitempty"` // why the member is not serving; empty if it is serving
 	Standing       string    `json:"standing"`
 	StandingReason string    `json:"standingReason,omitempty"`
 	NodeLocal      bool      `json:"nodeLocal,omitempty"` // internalTrafficPolicy is Local

@@ -273,8 +273,8 @@ func newList[T any](k *lineKind[T], lines []T) list[T] {
 	return l
 }
 
-// sorted returns the indices of lines in the order that the comparison function defines. Without a
-// comparison function, sorted returns the indices in ascending order.
+// sorted returns the indices of the given lines, ordered by the comparison function. Without a
+// comparison function, the indices are in ascending order.
 func sorted[T any](lines []T, order func(a, b *T) int) []int {
 	all := make([]int, len(lines))
 	for i := range all {
