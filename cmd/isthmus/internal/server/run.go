@@ -78,7 +78,7 @@ type replica struct {
 	log         *zap.Logger
 }
 
-// part is a component of a replica with its own goroutine.
+// part is a component of a replica. Each part runs in its own goroutine.
 type part struct {
 	name   string
 	run    func(context.Context) error // blocks until the context ends
@@ -269,8 +269,8 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 }
 
 // run runs all parts until ctx ends or a part fails. If a part fails, the result is the error of
-// this part. The admin server starts before the other parts and stops after them. The clusters stop
-// after the last stream has ended.
+// this part. The address of the admin server is opened first, and the admin server is one of the
+// last parts to stop. The watches of all clusters continue until the last stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
 	if err != nil {
