@@ -64,8 +64,7 @@ type Faults struct {
 	// Forbidden contains the resources for which the server rejects requests with a 403. The
 	// element "*" stands for all resources.
 	Forbidden []string
-	// Failing is the status code of all responses. Zero means that the server handles requests
-	// normally.
+	// If Failing is not zero, the server responds to all requests with this status code.
 	Failing int
 	// Absent contains the resources for which the server responds with a 404, as if their CRDs had
 	// been deleted. The objects of absent resources stay in the store.
@@ -149,7 +148,8 @@ func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) err
 	return nil
 }
 
-// TakeWrites enables writes from clients, and requests for Leases. Both functions may be nil.
+// TakeWrites allows clients to write objects, to get single objects, and to access Leases. Both
+// functions may be nil.
 //
 // At the start of each write, the server calls before(resource, namespace, name), which may change
 // objects with Put and Delete.
@@ -484,8 +484,8 @@ func readBody(from io.Reader, method string) (runtime.Object, error) {
 	return u, json.Unmarshal(body, &u.Object)
 }
 
-// discover responds to API discovery requests. Responses do not contain absent kinds. If the path
-// is not an API discovery path, discover returns false.
+// discover responds to API discovery requests. The responses omit absent resources. If the path is
+// not an API discovery path, discover returns false.
 func discover(w http.ResponseWriter, path string, absent []string) bool {
 	there := slices.DeleteFunc(slices.Clone(kinds[:]), func(k kind) bool { return slices.Contains(absent, k.resource) })
 	if path == "/apis" {
