@@ -12,8 +12,8 @@
 //   - A client never follows redirects, and never sends a token over plain HTTP.
 //   - The size of a response is limited to [MaxAnswer] bytes. The limit is [MaxList] for a page of
 //     a list, and [MaxError] for an error. All limits apply after decompression.
-//   - A client accepts only JSON, or JSON and protobuf with [Sized]. YAML is rejected, because its
-//     aliases can expand without limit.
+//   - A client accepts only JSON responses. With [Sized], a client also accepts protobuf responses.
+//     YAML is rejected, because its aliases can expand without limit.
 //   - The number of JSON elements is limited before decoding, because three bytes of JSON can
 //     become a struct of one kilobyte.
 //   - [Certificate] describes what is wrong with a server's certificate. [RefusedCertificate]

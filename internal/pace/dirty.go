@@ -119,7 +119,7 @@ func newTurns[K comparable]() *turns[K] {
 	return &turns[K]{tenants: make(map[string]*tenant[K])}
 }
 
-// len returns the number of tenants that have a waiting key, and no key that is being handled.
+// len returns the number of tenants whose next key can be handled now.
 func (q *turns[K]) len() int { return len(q.order) }
 
 func (q *turns[K]) push(name string, key K) {

@@ -6,7 +6,7 @@ import (
 )
 
 // Standing is the extent to which endpoints are withdrawn from service. If two standings apply to
-// an endpoint, the greater standing wins.
+// an endpoint, the more restrictive standing wins.
 type Standing int
 
 const (
@@ -194,11 +194,10 @@ func (s *Service) NotLinked() bool {
 	return !s.Federated && len(s.Members) == 1 && s.Members[0].Unlinked && !s.Unused(&s.Members[0])
 }
 
-// The offered method returns the ready and the unready endpoints separately. Each result contains
-// only one endpoint per address. If several endpoints have the same address, endpoints in service
-// take precedence over last-resort endpoints. Among endpoints with the same standing, the endpoint
-// of the first member takes precedence. The results do not contain endpoints that are withdrawn or
-// that no tier can match.
+// Each result contains only one endpoint per address. If several endpoints have the same address,
+// endpoints in service take precedence over last-resort endpoints. Among endpoints with the same
+// standing, the endpoint of the first member takes precedence. The results do not contain endpoints
+// that are withdrawn or that no tier can match.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready = make(map[netip.AddrPort]Endpoint)
 	unready = make(map[netip.AddrPort]Endpoint)
@@ -250,7 +249,7 @@ func (st *State) count(list []Endpoint) []int {
 
 // oneFamily removes duplicate endpoints of dual-stack Pods. If clients receive IPv6 addresses,
 // oneFamily removes the IPv4 address of each Pod that also has an IPv6 address. If clients do not
-// receive IPv6 addresses, oneFamily removes all of them.
+// receive IPv6 addresses, oneFamily removes all IPv6 addresses.
 func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	for _, e := range list {
 		drop := e.Addr.Addr().Is6() && !st.IPv6
