@@ -41,7 +41,7 @@ type Change struct {
 	Verb Verb
 	Of   plan.ID   // name of the exports
 	For  plan.Kind // kind of the object; empty if unknown
-	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition.
+	// Before and After have the type *plan.Service, *plan.ServiceImport or []metav1.Condition.
 	// Before is nil for a creation, and After is nil for a deletion.
 	Before, After any
 
@@ -52,9 +52,10 @@ type Change struct {
 	do      do
 }
 
-// turnOfImport returns the turn for writes to ServiceImports and ServiceExports. Services have
-// turns of their own, because the API may be slow only for ServiceImports and ServiceExports. All
-// objects that are not requested by any export share one turn, regardless of their kind.
+// turnOfImport returns the turn for writes to ServiceImports and ServiceExports. Writes to Services
+// have separate turns, so that slow responses for ServiceImports or ServiceExports do not delay
+// writes to Services. All objects that no export requests have the same turn, regardless of their
+// kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn

@@ -22,8 +22,9 @@ type Settings struct {
 	// lost most of its exports.
 	UnlinkedAfter time.Duration
 	// MaxPerLink limits the number of objects that list the same link as a member. MaxPerNamespace
-	// limits the number of objects in one namespace that list the same cluster as a member. Zero
-	// means DefaultPerLink and DefaultPerNamespace, respectively.
+	// limits the number of objects in one namespace that list the same cluster as a member. The
+	// default of MaxPerLink is DefaultPerLink, and the default of MaxPerNamespace is
+	// DefaultPerNamespace.
 	MaxPerLink, MaxPerNamespace int
 }
 

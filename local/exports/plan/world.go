@@ -27,8 +27,8 @@ type World struct {
 	// and possibly other Services.
 	Services map[ID]*Service
 	// IsTaken reports whether the local cluster has a Service with the given name that is not in
-	// Services. The result must not change during Make. If IsTaken is nil, Services must contain
-	// all Services of the local cluster.
+	// Services. The result must not change while [Make] is running. If IsTaken is nil, Services
+	// must contain all Services of the local cluster.
 	IsTaken func(ID) bool
 	Imports map[ID]*ServiceImport
 	// MCSVersion is the API version in which the local cluster serves ServiceImports. MCSVersion is
@@ -38,7 +38,8 @@ type World struct {
 	// serve ServiceImports, the plan deletes derived Services after UnlinkedAfter.
 	MCSVersion string
 	// LeaseOf returns the state of the Lease for an unlinked cluster. The result must not change
-	// during Make. If LeaseOf is nil, the Leases for all unlinked clusters count as Free.
+	// while [Make] is running. If LeaseOf is nil, the Leases for all unlinked clusters count as
+	// Free.
 	LeaseOf func(cluster string) Lease
 	// Attempt returns the outcome of the writes to an object of the kind "Service" or
 	// "ServiceImport". If Attempt is nil, every write counts as successful.
