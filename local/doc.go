@@ -21,7 +21,7 @@
 //   - A definition always matches the current Service, even if a mirror becomes a federated
 //     Service. A large or frequently changing definition does not delay Services in other
 //     namespaces.
-//   - Every definition has a preference. Annotations of a Service override the default preference
+//   - Every definition has a preference. Annotations on a Service override the default preference
 //     of Isthmus. Services without preference annotations share the default.
 //   - A profile depends only on the current objects, not on their history, and is updated when the
 //     objects change. Watches with the same key share one profile. A key without watches uses no

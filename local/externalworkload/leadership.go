@@ -32,9 +32,9 @@ const (
 	manyFailures = 8
 	// readyCheck is the interval at which the writer checks whether ExternalWorkloads can be read.
 	readyCheck = time.Second
-	// maxChanges is the maximum number of changed workloads in a namespace for which the writer
-	// searches for the affected Services. If more workloads have changed, the writer syncs all
-	// Services of the namespace, because the search would take as long as the syncs.
+	// If at most maxChanges workloads of a namespace have changed, the writer searches for the
+	// affected Services. If more workloads have changed, the writer syncs all Services of the
+	// namespace, because the search would take as long as the syncs.
 	maxChanges = 1000
 	// In a namespace with more than manyServices Services, the search for affected Services runs at
 	// most once a second, because it reads all Services of the namespace. With 5,000 Services,
@@ -129,8 +129,8 @@ func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.changed.Set(struct{}{})
 }
 
-// markConcerned queues the Services of a namespace whose selectors match the old or new labels of a
-// changed workload. The result reports whether the namespace has many Services.
+// In the given namespace, markConcerned queues each Service whose selector matches the old or new
+// labels of a changed workload. The result reports whether the namespace has many Services.
 func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
@@ -195,8 +195,8 @@ func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service. A task may begin some time after its pass, so the method checks again
-// whether ExternalWorkloads can be read. If the sync fails, the Service is queued again.
+// do syncs one Service. Because a task may start late, the method checks again whether
+// ExternalWorkloads can be read. If the sync fails, the Service is queued again.
 func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
 		return lease.Outcome{Again: true}

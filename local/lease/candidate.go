@@ -41,8 +41,8 @@ func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 }
 
 // Run calls the package's [Run]. When this replica is elected, the function begin creates a
-// leadership, and the function lead receives it. The Candidate stores the leadership until lead
-// returns.
+// leadership, and the function lead receives it. The Candidate stores the leadership while the
+// function lead is running.
 func (s *Candidate[T]) Run(ctx context.Context, begin func(*Leadership) *T, lead func(context.Context, *T)) error {
 	return Run(ctx, s.config, func(work context.Context, lease *Leadership) { s.lead(work, begin(lease), lead) })
 }
