@@ -14,7 +14,7 @@
 //	monitoring              the dashboards and alerting rules as objects in a cluster
 //	k3d                     a demo that runs three clusters on one machine with Docker
 //
-// Folders called names contain transformers that add the namespace of another installation to
+// The transformers in folders named "names" add the namespace of another installation to
 // cluster-scoped names. If the kustomization.yaml of a folder is a Component, include the folder in
 // your own kustomization. Apply the other folders with kubectl apply -k, as docs/install.md
 // describes.
