@@ -555,8 +555,9 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 // after any other change that affects the plan of exports.
 func (s *Store) NotifyExports() { s.notifyExports() }
 
-// RelistServices requests a new list of a cluster's Services, for which the export hooks are then
-// called again. For the local cluster, the name argument is empty. RelistServices does not block.
+// RelistServices requests a new list of a cluster's Services. For each Service in the list, the
+// Service hook is called again. For the local cluster, the name argument is empty. RelistServices
+// does not block.
 func (s *Store) RelistServices(name string) {
 	l := s.opts.LocalLink.link
 	if name != "" {
