@@ -82,7 +82,7 @@ func (c *Client) singleTries() *http.Client {
 }
 
 // MCS returns clients for each version of the MCS-API. MCS must be called only for the local
-// cluster, because the sizes of responses are not limited.
+// cluster, because the returned clients do not limit the size of responses.
 func (c *Client) MCS() (map[string]MCS, error) {
 	all := make(map[string]MCS)
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
