@@ -1,5 +1,5 @@
-// Package local provides data of the local cluster: the members of each service, the zone of each
-// node, and the profile of each destination.
+// Package local provides data about the local cluster: the members of each service, the zone of
+// each node, and the profile of each destination.
 //
 //	l, err := local.New(local.Options{REST: cfg, TrustDomain: "cluster.local", Table: table, Log: log, …})
 //	go l.Run(ctx)

@@ -54,8 +54,8 @@ type Change struct {
 
 // turnOfImport returns the turn for writes to ServiceImports and ServiceExports. Writes to Services
 // have separate turns, so that slow responses for ServiceImports or ServiceExports do not delay
-// writes to Services. All objects that no export requests have the same turn, regardless of their
-// kind.
+// writes to Services. All objects that are not requested by any export have the same turn,
+// regardless of their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn

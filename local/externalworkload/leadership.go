@@ -233,7 +233,7 @@ func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Ou
 }
 
 // sync writes a Service's slices until the slices are correct, and reports whether a slice was
-// written. No write begins after the context has ended or the Lease is lost.
+// written. No write begins after the context has ended or the Lease has been lost.
 //
 // The slices are listed first, and only the listed versions are updated or deleted. For a Service
 // that has no slices and selects no workloads, no requests are sent.
