@@ -151,9 +151,10 @@ func (m reporter) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Cond
 	return pending("its IPs are not written yet")
 }
 
-// familyNotSupported returns a Ready condition with the reason familyReason, or nil if Isthmus
-// serves an IP family of at least one export. While the exports of a member are unknown,
-// familyNotSupported returns only an existing condition, never a new one.
+// If IPv6 is disabled and all exports of a ServiceImport need IPv6, familyNotSupported returns a
+// Ready condition with the reason familyReason. Otherwise, familyNotSupported returns nil. While
+// the exports of a member are unknown, familyNotSupported returns only an existing condition, never
+// a new one.
 func (m reporter) familyNotSupported(one *merged) *metav1.Condition {
 	unserved := one.unserved(m.IPv4Only)
 	if !m.IPv4Only || len(unserved) < len(one.known) {
@@ -202,7 +203,8 @@ func (m reporter) ofImport(w *WantedImport) Attempt {
 	return a
 }
 
-// familyReason means that Isthmus does not serve the IP families of any export of a ServiceImport.
+// familyReason means that IPv6 is disabled in Isthmus although all exports of a ServiceImport need
+// IPv6.
 const familyReason = "IPFamilyNotSupported"
 
 // ExportConditions holds the planned conditions of a ServiceExport in the local cluster.

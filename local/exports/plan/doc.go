@@ -18,14 +18,18 @@
 //   - A plan depends on the exports and on the existing objects, not on the order in which they
 //     appeared. The order matters only for names that several objects need, for settled values of
 //     ServiceImports (see settled.go), and for removals that [Memory] delays.
-//   - If several kinds of objects need the same name, an existing object keeps its name. If several
-//     mirrors need the same name, the mirror whose link has the longest matching name wins.
-//   - A plan changes and deletes only objects with the mark ([Settings.Marked]). A plan also adopts
-//     Services that Linkerd's service mirror created but no longer manages.
-//   - A marked object does not influence the plan for other objects, because anybody can forge the
-//     mark. Limits, turns and the detection of mass losses consider only members for which this
-//     leader has seen an export. A separate limit applies to members that existing objects list but
-//     no export has requested.
+//   - If several kinds of objects need the same name, an existing object keeps its name. A mirror's
+//     name ends with the name of its link. If several mirrors need the same name, the mirror with
+//     the longest link name wins.
+//   - A plan changes and deletes only objects with the mark of this installation
+//     ([Settings.Marked]). As an exception, a plan adopts Services that Linkerd's service mirror
+//     created but no longer manages.
+//   - A marked object does not influence the plan for other namespaces, because anybody can forge
+//     the mark. The limits on exports count only members for which this leader has seen an export.
+//     A separate limit applies to members that existing objects list but no export has requested. A
+//     mass loss of members that no export has requested is detected in each namespace separately.
+//     Writes for different clusters take turns, and all objects that no export has requested share
+//     one turn ([SharedTurn]).
 //   - A plan does not remove members of a cluster whose exports are unknown. The exports are
 //     unknown until this process has synced the cluster ([Cluster].Synced).
 //   - Exports are untrusted input. A plan omits and reports values that the API would reject, so

@@ -116,8 +116,8 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 	return domains, keys
 }()
 
-// commonDomain is the domain of labels that describe applications to users. In commonDomain, only
-// the keys in excludedKeys are excluded.
+// commonDomain is the prefix of the labels that Kubernetes recommends, such as
+// app.kubernetes.io/name. A key with this prefix is excluded only if excludedKeys contains the key.
 const commonDomain = "app.kubernetes.io"
 
 // The excluded function reports whether other software may use the given key to identify its own

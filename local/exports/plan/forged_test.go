@@ -79,7 +79,7 @@ func TestForgedHoldsNothing(t *testing.T) {
 }
 
 // TestLossBeforeLeader checks a mass loss of exports in one namespace before a new leader's first
-// plan. The leader does not delete the objects of lost exports at once.
+// plan. The leader does not immediately delete the objects of lost exports.
 func TestLossBeforeLeader(t *testing.T) {
 	s := newSim(cluster("east"))
 	for i := range 12 {
@@ -222,9 +222,9 @@ func TestLeaderOverLimits(t *testing.T) {
 	}
 }
 
-// TestMarkHasNoInfluence checks that an object with the mark affects only the plan for that object.
-// Two worlds differ only in the forged objects of one namespace. The plans of both worlds must
-// agree about everything else, over time and across changes of leader.
+// TestMarkHasNoInfluence checks that an object with the mark does not affect the plan for other
+// namespaces. Two worlds differ only in the forged objects of one namespace. The plans of both
+// worlds must agree about all other namespaces, over time and across changes of leader.
 func TestMarkHasNoInfluence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plain := newSim(

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Limits on the number of written objects protect the cluster. Some ClusterIP ranges contain only
-// 4,096 addresses, and Pods cannot start in a namespace with 2,000 Services.
+// Limits on the number of written objects protect the local cluster. Some ClusterIP ranges contain
+// only 4,096 addresses. In a namespace with more than about 2,000 Services, Pods do not start,
+// because Kubernetes sets environment variables for every Service in the namespace.
 const (
 	DefaultPerLink      = 1000
 	DefaultPerNamespace = 250
@@ -27,19 +28,20 @@ const (
 	maxRecordBytes  = 64 << 10 // of the record of copied labels and annotations
 )
 
-// maxNamed is the maximum number of members without an export that the existing objects in one
-// namespace may list. The limit applies to each linked cluster separately, and to all unlinked
-// clusters together. A larger Settings.MaxPerNamespace replaces maxNamed.
+// If existing objects list members that no export has requested, a plan tracks at most maxNamed of
+// these members in each namespace. The limit applies to each linked cluster separately, and to all
+// unlinked clusters together. A larger Settings.MaxPerNamespace replaces maxNamed.
 const maxNamed = 250
 
 type limiter struct{ *maker }
 
-// Members and objects that exceed the limits are removed from the plan.
+// The limit method drops members and objects from the plan if they exceed the limits. The limits
+// never cause the removal of an existing object that has an export.
 //
-// The number of objects that a namespace may have depends only on exports and on the Memory. Forged
-// objects in one namespace do not lower the number of objects that another namespace may have.
-// Within a namespace, existing objects take precedence over new objects, which are accepted in
-// alphabetical order. The limits never remove an existing object that has an export.
+// The number of objects that a plan allows in a namespace depends only on the exports and the
+// Memory. Forged objects in one namespace therefore do not reduce the number of allowed objects in
+// another namespace. Within a namespace, existing objects take precedence over new objects. New
+// objects are accepted in alphabetical order.
 func (m limiter) limit() {
 	m.limitClusters()
 	m.limitAll()
@@ -93,9 +95,8 @@ func (m limiter) limitClusters() {
 	}
 }
 
-// fullest finds the link whose exports need the most objects, and the pair of cluster and namespace
-// whose exports need the most objects. In a tie, the name that comes first in alphabetical order
-// wins.
+// fullest returns the link whose exports need the most objects, and the namespace in which the
+// exports of one cluster need the most objects. Ties are resolved in alphabetical order.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}
@@ -153,10 +154,10 @@ func (m limiter) limitAll() {
 }
 
 // allot assigns places to claims. maxTotal limits the total number of places, and maxPerNamespace
-// limits the number of places in each namespace. Claims with a place in the previous plan take
-// precedence, followed by the other claims in alphabetical order of their namespaces. For each
-// claim without a place, allot calls the function reject with the number of earlier claims in the
-// namespace.
+// limits the number of places in each namespace. Claims that had a place in the previous plan come
+// first. The other claims follow in alphabetical order of their namespaces. For each claim that
+// gets no place, allot calls the reject function with the number of claims that rank higher in the
+// same namespace.
 func allot(claims map[string][]claim, maxTotal, maxPerNamespace int, reject func(c claim, n int)) {
 	left := maxTotal
 	kept := make(map[string]int) // places of the previous plan, by namespace
@@ -192,9 +193,10 @@ type followKey struct {
 }
 
 // followNamed adds members that have no export but are listed in existing objects, up to maxNamed
-// per namespace. Members without an export do not count toward the limits on exports. If an object
-// would exceed maxNamed, it stays unchanged until its unlinked members are removed after
-// UnlinkedAfter.
+// per namespace. Members without an export do not count toward the limits on exports. If the
+// members of an object exceed maxNamed, the plan leaves the object unchanged. After UnlinkedAfter,
+// members in unlinked clusters no longer count toward maxNamed, so the plan may then update the
+// object.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {

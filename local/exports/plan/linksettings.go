@@ -16,7 +16,8 @@ const (
 	excludeLabelsAnnotation = "isthmus.io/export-exclude-labels" // overrides LinkSettings.ExcludeLabels
 )
 
-// LinkSettings holds the settings in a link Secret for the exports of the linked cluster.
+// LinkSettings holds the settings for the exports of one cluster. For a linked cluster, annotations
+// of the link Secret override the default settings.
 type LinkSettings struct {
 	Joins         Joins
 	Allow         Patterns    // namespaces to which the cluster may export; unused for the local cluster
@@ -95,8 +96,9 @@ const (
 	maxKey         = validation.DNS1123SubdomainMaxLength + 1 + 63 // in bytes, of a label key and of a pattern of keys
 )
 
-// Patterns select the namespaces to which a link may export. A namespace is selected if at least
-// one allowing pattern and no excluding pattern matches it. The zero value selects no namespace.
+// Patterns select the namespaces to which a link may export. A namespace is selected if it matches
+// at least one pattern without a leading "!", and no pattern with a leading "!". The zero value
+// selects no namespace.
 type Patterns struct{ allow, deny []string }
 
 // ParsePatterns parses a list such as "shop,team-*,!team-x". An asterisk matches any number of
@@ -128,8 +130,9 @@ func (p Patterns) allows(namespace string) bool {
 	return ok
 }
 
-// KeyPatterns select the label keys that are not copied. A key is selected if at least one
-// excluding pattern and no excepting pattern matches it. The zero value selects no key.
+// KeyPatterns select the label keys that are not copied. A key is selected if it matches at least
+// one pattern without a leading "!", and no pattern with a leading "!". The zero value selects no
+// key.
 type KeyPatterns struct{ exclude, except []string }
 
 // ParseKeyPatterns parses a list of label keys such as "example.com/*,tmp-*,!tmp-a". The wildcards
@@ -155,9 +158,9 @@ func (p KeyPatterns) match(key string) bool {
 }
 
 // splitPatterns splits a comma-separated list into patterns. Patterns with a leading "!" are
-// returned separately, without the "!". Each item is passed to check in two forms: as a pattern
-// without the "!", and as a whole. If check rejects a pattern, or if the list has too many
-// patterns, splitPatterns returns no patterns.
+// returned separately, without the "!". The check function receives each pattern without the "!",
+// and the whole item for use in error messages. If the check function rejects a pattern, or if the
+// list has too many patterns, splitPatterns returns an error and no patterns.
 func splitPatterns(
 	list string,
 	limit int,

@@ -29,8 +29,8 @@ type maker struct {
 	out            Plan
 }
 
-// Make returns the plan for a world, and the memory for the next call. A new leader passes the zero
-// Memory.
+// Make returns the plan for a world, and the Memory to pass to the next call. A new leader begins
+// with the zero Memory.
 func Make(w World, before Memory) (*Plan, Memory) {
 	m := &maker{
 		World:          w,
@@ -121,8 +121,8 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		switch {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
-		// If the derived Service lists members, unlinked clusters in the status are ignored,
-		// because one of them may be the local cluster under a previous name.
+		// If the derived Service lists members, clusters in the ServiceImport that are not linked
+		// are ignored. A cluster that is not linked may be the local cluster under a previous name.
 		case m.clusters[c] != nil || !named:
 			clusters = append(clusters, c)
 		}
@@ -186,8 +186,8 @@ func (m *maker) hasItsName(g group) bool {
 	return g.kind != Mirror || m.linkOfName(g.target().Name) == g.cluster
 }
 
-// judgeName decides whether a mirror may use its name. If the decision will change only because
-// time passes, the third result is the time of the change.
+// judgeName decides whether a mirror may use its name. If the name is reserved for a deleted link,
+// the third result is the time at which the reservation ends.
 func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	name := g.target().Name
 	link := m.linkOfName(name)
@@ -286,9 +286,9 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 
 const noImports = "the local cluster does not serve the kind ServiceImport"
 
-// adoptExported records the members of exported Services that Linkerd's service mirror created but
-// no longer manages. A Service that the service mirror created but that cannot be adopted stays
-// unchanged.
+// adoptExported finds Services that Linkerd's service mirror created for exports but no longer
+// manages. If a Service can be adopted, adoptExported records the clusters that the Service lists
+// as members. A Service of the service mirror that cannot be adopted stays unchanged.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())

@@ -18,8 +18,8 @@ type member struct {
 	notes   []string   // reported for this member only
 }
 
-// exported returns the first maxExportedPorts ports of the member's export. The export must be
-// known.
+// exported returns the first maxExportedPorts ports of the member's export. The member's export
+// must be known.
 func (m *member) exported() []Port {
 	ports := m.export.Service.Ports
 	return ports[:min(len(ports), maxExportedPorts)]
@@ -33,14 +33,14 @@ func (m *member) ports() *portIndex {
 }
 
 // serviceCopies returns the labels and annotations to copy from the member's Service, except the
-// Service's preference. The export must be known.
+// annotations that define a preference. The member's export must be known.
 func (m *member) serviceCopies() copies {
 	s := m.export.Service
 	return chooseCopies(s.Labels, s.Annotations, copyLabel(m.link.ExcludeLabels), copyAnnotation)
 }
 
-// exportedCopies returns the labels and annotations to copy from the fields exportedLabels and
-// exportedAnnotations of the member's ServiceExport. The export must be known.
+// exportedCopies returns the labels and annotations to copy from the member's ServiceExport. The
+// member's export must be known.
 func (m *member) exportedCopies() *copies {
 	if m.copies == nil {
 		e := m.export.Exported
@@ -78,10 +78,10 @@ func clustersOf(members []*member) (names []string) {
 }
 
 // compareMembers orders the members of a group. The first member determines all values that cannot
-// be merged. For Services, the local cluster comes first, followed by the linked clusters with the
-// oldest link first, as in Linkerd. For ServiceImports, the oldest ServiceExport comes first, as in
-// KEP-1645, and the UID decides between exports of the same age. For ServiceImports, members whose
-// exports are unknown come last.
+// be merged. For mirrors and federated Services, the order is the same as in Linkerd: first the
+// local cluster, and then the linked clusters by the age of their links, oldest first. For
+// ServiceImports, the oldest ServiceExport comes first, as in KEP-1645, and the UID decides between
+// ServiceExports of the same age. For ServiceImports, members whose exports are unknown come last.
 func compareMembers(g group, a, b *member) int {
 	if g.kind == Import {
 		return cmp.Or(

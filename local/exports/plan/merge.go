@@ -85,8 +85,8 @@ func (one *merged) remoteOrder(w *World) (names []string) {
 	return names
 }
 
-// unserved returns the known members whose Service has only IPv6. If Isthmus serves IPv6, the
-// result is empty. Clusters on other networks are omitted, because clients reach these clusters
+// unserved returns the member clusters whose exported Service is IPv6-only. If Isthmus serves IPv6,
+// the result is empty. Clusters on other networks are omitted, because clients reach these clusters
 // through Linkerd gateways.
 func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 	if !ipv4Only {
@@ -102,7 +102,7 @@ func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 
 type merger struct{ *maker }
 
-// While a member's exports are unknown, values that the member might determine stay unchanged.
+// While a member's exports are unknown, every value that may depend on this member stays unchanged.
 func (m merger) merge(g group) *merged {
 	one := &merged{group: g, members: m.members[g]}
 	for _, p := range one.members {
@@ -186,10 +186,10 @@ func (m merger) mergeImport(one *merged) {
 	one.metadata.keep = !s.complete
 }
 
-// portListsInOrder returns the ports of the members of a mirror or federated Service, in order of
-// precedence. All members whose exports are unknown share one list, which contains the ports of the
-// existing object. In the order of precedence, the shared list takes the position of the first
-// member whose exports are unknown.
+// portListsInOrder returns the lists of ports to merge for a mirror or federated Service, in order
+// of precedence. Each member whose exports are known has its own list. All members whose exports
+// are unknown share one list, which contains the ports of the existing object. The shared list has
+// the rank of the first member whose exports are unknown.
 func (m merger) portListsInOrder(one *merged) (all []portList) {
 	byCluster := make(map[string]*member)
 	for _, p := range one.members {
@@ -294,8 +294,9 @@ func importType(e *Export) string {
 }
 
 // listable reports whether status.clusters may contain the given name. The API accepts only DNS
-// labels, but a link name may be a different string, such as eu.west. Every plan calls listable for
-// every member, so listable avoids the regular expression of [validation.IsDNS1123Label].
+// labels, but a link may have a name that is not a DNS label, such as eu.west. Every plan calls
+// listable for every member, so listable avoids the regular expression of
+// [validation.IsDNS1123Label].
 func listable(cluster string) bool {
 	const inside = "abcdefghijklmnopqrstuvwxyz0123456789-"
 	return cluster != "" && len(cluster) <= validation.DNS1123LabelMaxLength && strings.Trim(cluster, inside) == "" &&

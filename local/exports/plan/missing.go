@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// If, within massTime, a cluster loses at least massMembers members and more than half of all its
-// members, the cluster has probably been restored from an old backup. Users rarely remove most of a
-// cluster's exports within such a short time on purpose.
+// If a cluster loses more than half of its members within massTime, and the loss includes at least
+// massMembers members, the cluster has probably been restored from an old backup. Users rarely
+// remove most of a cluster's exports within such a short time on purpose.
 const (
 	massMembers = 10
 	massTime    = time.Minute
@@ -28,14 +28,14 @@ type Memory struct {
 	// is within the limits.
 	seen map[memberKey]bool
 	// The members that exports no longer request. A member stays in this map for as long as an
-	// object lists the member. If this leader has seen an export for the member, the member stays
-	// for at least massTime.
+	// object lists the member. If this leader has seen an export for the member, the map keeps the
+	// member for at least massTime after the export has disappeared.
 	lost map[memberKey]loss
 	// The time when this leader first saw each member of an unlinked cluster.
 	unlinked map[memberKey]time.Time
-	// For each object that lists too many unlinked clusters, the time from which UnlinkedAfter is
-	// counted. The map also contains objects with members that have been unlinked for at least
-	// UnlinkedAfter.
+	// For each object that lists too many unlinked clusters, the start time of the object's
+	// UnlinkedAfter period. The map also contains each object with a member whose cluster has been
+	// unlinked for at least UnlinkedAfter.
 	crowded map[group]time.Time
 	// For each link, the time when this leader noticed that the link was deleted, or zero if the
 	// link exists.
@@ -106,7 +106,7 @@ func (m keeper) offered() map[memberKey]bool {
 }
 
 // carryLosses carries over the losses that the previous plan recorded. If a cluster's exports are
-// known, carryLosses also records the members that exports have just stopped requesting.
+// known, carryLosses also records each member of the cluster that no export requests any longer.
 func (m keeper) carryLosses(offered map[memberKey]bool) {
 	for what, l := range m.before.lost {
 		recent := l.seen && m.Now.Sub(l.since) < massTime
@@ -149,9 +149,9 @@ func (m keeper) keepUnlinked(what memberKey) {
 	m.keep(what, OnHold, until)
 }
 
-// If a new link takes the name of a mirror, holdNameless keeps the mirror for UnlinkedAfter. When
-// UnlinkedAfter has passed, the plan deletes the old mirror and creates a Service for the new link.
-// The plan never reassigns a Service from one cluster to another.
+// If the name of an existing mirror becomes reserved for a new link, holdNameless keeps the mirror
+// for UnlinkedAfter. When UnlinkedAfter has passed, the plan deletes the mirror, so that the new
+// link can use the name. The plan never reassigns a Service from one cluster to another.
 func (m keeper) holdNameless(what memberKey) {
 	since, known := m.before.nameless[what]
 	if !known {
@@ -208,9 +208,9 @@ func (m keeper) tallyOf(what memberKey, seen bool) tally {
 	return tally{what.member, what.of.Namespace}
 }
 
-// massLosses returns the tallies in which, within massTime, at least massMembers members and more
-// than half of all members have been lost. Forged objects affect only the tally of their own
-// namespace.
+// massLosses returns the tallies with a mass loss. In a mass loss, a tally loses more than half of
+// its members within massTime, and the loss includes at least massMembers members. Forged objects
+// affect only the tallies of their own namespace.
 func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[tally]bool {
 	lost := make(map[tally]int)
 	count := func(what memberKey, l loss) {

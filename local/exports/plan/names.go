@@ -19,8 +19,9 @@ const (
 	Mirror    Kind = "mirror"
 )
 
-// group identifies the exports that share a written object because they have the same kind and
-// name. The group of a mirror contains only the exports of one cluster.
+// The exports in a group have the same kind and name. For each group, Isthmus writes one Service,
+// or one ServiceImport that may have a derived Service. The group of a mirror contains only the
+// exports of one cluster.
 type group struct {
 	kind    Kind
 	of      ID     // the namespace and name of the exports
@@ -113,8 +114,8 @@ func identify(o *Service) (g group, clusters []string, ok bool) {
 	return group{kind: Federated, of: ID{o.Namespace, name}}, namedIn(o.Annotations, name), ok
 }
 
-// namedIn returns up to maxMembers clusters for which the annotations list a member with the given
-// Service name.
+// namedIn reads the lists of members in the given annotations, and returns the clusters of the
+// members with the given Service name. The result contains at most maxMembers clusters.
 func namedIn(annotations map[string]string, name string) (clusters []string) {
 	if annotations[localDiscovery] == name {
 		clusters = append(clusters, "")

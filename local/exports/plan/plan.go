@@ -57,7 +57,8 @@ type Verdict struct {
 
 type State string
 
-// Written objects list only the members in the states Written, Kept and OnHold.
+// If the state of a verdict is Written, Kept or OnHold, the verdict's cluster is a member of the
+// planned object.
 const (
 	Written       State = "written"
 	Kept          State = "kept"            // the exports of its cluster are not known
@@ -93,8 +94,9 @@ func (c *Conflict) concerns(cluster string) bool {
 	return c.only == nil || slices.Contains(c.only, cluster)
 }
 
-// Fullness compares a limit with the number of objects that exports request. The limit applies to
-// one link, or to one cluster in one namespace.
+// Fullness compares a limit with the number of objects that exports request. If Per is "link", the
+// limit applies to all exports of one link. If Per is "namespace", the limit applies to the exports
+// of one cluster in one namespace.
 type Fullness struct {
 	Per       string // "link" or "namespace"
 	Cluster   string // empty for the local cluster

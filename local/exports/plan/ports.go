@@ -48,8 +48,8 @@ func (p Port) untargeted() Port {
 	return p
 }
 
-// unnamed returns the port without its target port, and without a name that may have been
-// generated.
+// unnamed returns a copy of the port without the target port. If the port's name may have been
+// generated, the copy has no name either.
 func (p Port) unnamed() Port {
 	if name := p.madeUpName(); p.Name == name || strings.HasPrefix(p.Name, name+"-") {
 		p.Name = ""
@@ -170,8 +170,8 @@ func (x *portIndex) hasUnnamed(p Port) bool {
 }
 
 // rivals returns the valid ports in the list that conflict with p because they have the same name
-// or number. If the list contains p itself, p has no rivals. The second argument must be true if p
-// has no name in its export.
+// or number. If the list contains p, the result is empty. The second argument must be true if p has
+// no name in its export.
 func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	if x.has(p) {
 		return nil
@@ -254,10 +254,10 @@ func unite(lists []portList) (ports []Port, refused []string) {
 	return ports, refused
 }
 
-// At most maxPorts ports are selected, and the result reports for each port whether it is selected.
-// The ports of the first members take precedence. Ports that are missing from all known exports
-// rank after the ports of the first member. If the first member's export is unknown, ports that are
-// missing from all known exports rank first.
+// At most maxPorts ports are selected, and the result reports for each port whether the port is
+// selected. The ports of the first members take precedence. If the first list belongs to a member,
+// ports that no known export contains rank directly after that member's ports. If the first list
+// consists of existing ports, ports that no known export contains rank first.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
 	others := 1
@@ -318,8 +318,9 @@ func named(ports []Port) []Port {
 	return ports
 }
 
-// portConflicts describes the differences between the ports of members. A port differs if its
-// number or name is different. If the joined argument is true, a missing port is also a difference.
+// For each given port, portConflicts describes the members that have a different port with the same
+// name or number. If the joined argument is true, portConflicts also describes the members that do
+// not have the port.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {

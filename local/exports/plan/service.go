@@ -161,8 +161,8 @@ func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
 }
 
 // Export returns the export of a Service, and removes excluded labels and annotations from the
-// Service. Export keeps the labels and annotations of a Service that Isthmus created, because they
-// show that the Service is not an export.
+// Service. If Isthmus or Linkerd's service mirror created the Service, Export keeps all labels and
+// annotations, so that [IsWritten] still recognizes the Service.
 func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 	if !IsWritten(o.Labels) {
 		exclude(o.Labels, s.ExcludedLabels)

@@ -32,8 +32,9 @@ func (s *Settings) perLink() int { return cmp.Or(s.MaxPerLink, DefaultPerLink) }
 
 func (s *Settings) perNamespace() int { return cmp.Or(s.MaxPerNamespace, DefaultPerNamespace) }
 
-// Marked reports whether a Service has the mark of this installation. If a marked Service is copied
-// under a different name, the mark of the copy is invalid.
+// Marked reports whether a Service has the mark of this installation. The mark contains the
+// Service's name, so the mark is invalid on a copy with a different name. A Service with a selector
+// never counts as marked.
 func (s Settings) Marked(o *Service) bool {
 	return s.marked("Service", o.ID, o.Labels, o.Annotations) && !o.Selector
 }
@@ -83,17 +84,17 @@ const (
 )
 
 // IsWritten reports whether Isthmus or Linkerd's service mirror created a Service with the given
-// labels. A Service with the mark of any installation counts as written by Isthmus. Isthmus never
-// exports a Service for which IsWritten returns true.
+// labels. A Service with the label isthmus.io/written-by counts as created by Isthmus, regardless
+// of the label's value. Isthmus never exports a Service for which IsWritten returns true.
 func IsWritten(labels map[string]string) bool {
 	_, marked := labels[markLabel]
 	return marked || labels[mirroredLabel] != ""
 }
 
-// Strict reports whether a Service has a valid mark of any installation of Isthmus. A member of a
-// strict Service contributes endpoints only to ports that the member's own Service declares. If a
-// strict Service is copied under a different name, the copy is not strict, because its mark is
-// invalid.
+// Strict reports whether a Service has a valid mark of Isthmus, regardless of which installation
+// set the mark. A member of a strict Service contributes endpoints only to ports that the member's
+// own Service declares. The mark contains the Service's name, so a copy of a strict Service with a
+// different name is not strict.
 func Strict(id ID, labels, annotations map[string]string) bool {
 	return Settings{Controller: labels[markLabel]}.marked("Service", id, labels, annotations)
 }

@@ -9,21 +9,23 @@ import (
 )
 
 // Once a ServiceImport is a minute old, its type and its ports are settled. A settled value changes
-// only if no export has the value any more, or if an export that may replace the value has a
-// different one. Two rules determine which exports may replace a settled value:
+// if no export has the value any more. Otherwise, a settled value changes only if an export with a
+// different value is entitled to replace it. Two rules determine which exports are entitled to
+// replace a settled value:
 //
-//   - An export may replace its own values and the values of younger exports. For example, an older
-//     export may replace a value after its Service was missing temporarily.
+//   - An export may replace its own values and the values of younger exports. For example, while
+//     the Service of the oldest export is missing, a younger export determines the value. When the
+//     Service of the oldest export reappears, the oldest export may replace the value.
 //   - Newcomers may not replace a settled value. A newcomer is an export whose ServiceExport this
 //     leader first saw after the ServiceImport had settled. Newcomers cannot make clients lose
 //     ports or IPs, even if their cluster reports a false creation time.
 //
 // A new leader does not know from which exports the existing values came. A new leader assumes that
-// each value came from the oldest export with that value. Under a new leader, an older export
-// replaces an existing value only if the export was absent when the ServiceImport was written. An
-// annotation on the ServiceImport lists the clusters of absent exports. Even under a new leader,
-// the annotation allows the oldest export to determine the value again once the export's Service
-// has been recreated.
+// each value came from the oldest export with that value. Under a new leader, an export may replace
+// the value of a younger export only if the older export was absent when the ServiceImport was
+// written. An annotation on the ServiceImport lists the clusters whose exports were absent when
+// Isthmus wrote the ServiceImport. If the Service of the oldest export is recreated after a change
+// of leader, the annotation allows that export to determine the value again.
 
 const settleTime = time.Minute
 
@@ -149,9 +151,9 @@ func (s *settler) byAge() []*member {
 }
 
 // firstSight determines the origin of a value that existed before this replica became the leader.
-// If a member's exports are unknown, or if no export contains the value, the result is nil.
+// If the exports of any member are unknown, or if no export has the value, firstSight returns nil.
 // has(member) reports whether the member's export has the value. rivals(member) reports whether the
-// export has a different value, which could be used if the existing value were dropped.
+// member's export has a different value that could replace the existing value.
 func (s *settler) firstSight(has, rivals func(*member) bool) *origin {
 	if !s.complete {
 		return nil
@@ -247,7 +249,7 @@ func (s *settler) keptPorts(there []Port) portList {
 
 // unnamed returns the existing ports that have no name or a generated name. The oldest known export
 // that contains a port decides whether the name of the port was generated. If no known export
-// contains a port, a name that may have been generated is assumed to be generated.
+// contains a port, and the port's name may have been generated, the name counts as generated.
 func (s *settler) unnamed(there []Port) map[Port]bool {
 	members := s.byAge()
 	all := make(map[Port]bool)
@@ -336,8 +338,8 @@ func (f *portFate) inPlaceOf(q Port) []Port {
 	return all
 }
 
-// keepsOut reports whether the given port is the only existing port that conflicts with some port
-// of a member's export.
+// keepsOut reports whether a member's export has a port that conflicts with the given existing port
+// but with no other existing port.
 func (f *portFate) keepsOut(port Port, p *member) bool {
 	isOther := func(other Port) bool { return other != port }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {

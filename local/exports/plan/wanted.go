@@ -172,8 +172,9 @@ type metadata struct {
 	labels, annotations map[string]string // those that Isthmus sets itself
 	copies              copies
 	keep                bool // copied values stay, because the deciding member's export is not known
-	// The local cluster's preference, or nil if the preference is unknown. If keep is true, a known
-	// preference is still applied, although all other copied values stay unchanged.
+	// The local cluster's preference, or nil if the preference is unknown. If keep is true and the
+	// preference is known, the plan updates the preference but leaves all other copied values
+	// unchanged.
 	preference map[string]string
 	inherited  *copies // of an adopted object: what the service mirror copied; nil for other objects
 }

@@ -16,15 +16,15 @@ func compareIDs(a, b ID) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// World is the input of a plan, except for its Memory.
+// World contains everything that a plan depends on, except the Memory of the previous plan.
 type World struct {
 	Settings
 	Now      time.Time
 	Clusters []Cluster // the local cluster and each link; names are unique
 	// Namespaces holds the namespaces of the local cluster that are not being deleted.
 	Namespaces map[string]bool
-	// Services contains all local Services with the mark of Isthmus or Linkerd's label for mirrors,
-	// and possibly other Services.
+	// Services contains every local Service that has Isthmus's mark or the label that Linkerd sets
+	// on mirrors. The map may also contain other Services.
 	Services map[ID]*Service
 	// IsTaken reports whether the local cluster has a Service with the given name that is not in
 	// Services. The result must not change while [Make] is running. If IsTaken is nil, Services
@@ -70,8 +70,8 @@ type Cluster struct {
 	// unchanged.
 	Synced, ServiceExportsSynced bool
 	Exports                      []Export // IDs are unique
-	// Emptied means that the cluster does not serve ServiceExports. The plan removes an emptied
-	// cluster from ServiceImports after UnlinkedAfter.
+	// Emptied means that the cluster's API server does not serve the kind ServiceExport. A cluster
+	// that stops serving the kind ServiceExport stays a member of ServiceImports for UnlinkedAfter.
 	Emptied bool
 	LinkSettings
 	Lease Lease

@@ -77,8 +77,8 @@ func (m writer) write() {
 }
 
 // nameWinners returns, for each Service name, the group that may use the name. A group whose
-// Service already exists wins. If no group's Service exists yet, the winner is determined by the
-// kind of the group, and then by the age of its link.
+// Service already exists wins. If none of the groups has a Service yet, the kind of the group
+// decides first, and then the age of the group's link.
 func (m writer) nameWinners(wanted []*merged) map[ID]group {
 	winners := make(map[ID]group)
 	for _, one := range wanted {
@@ -158,7 +158,8 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	case m.named[g] == nil:
 		return LeftToLinkerd, "a service mirror wrote the Service and may still be running"
 	}
-	// If no member of the group has a known export, the limits have excluded all known exports.
+	// A Service is adopted only for known exports. The limits may have excluded all known exports
+	// of the group.
 	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
@@ -205,9 +206,9 @@ func (m writer) want(one *merged) {
 }
 
 // wantImport adds the ServiceImport of a group, and its derived Service, to the plan. The derived
-// Service is not written before its owner, the ServiceImport, exists. The ServiceImport gets its
-// IPs once the derived Service has IPs. If the derived Service is deleted or loses its IPs, the
-// plan creates the Service again with the IPs of the ServiceImport. If another object has the
+// Service is not written until its owner, the ServiceImport, exists. The ServiceImport gets its IPs
+// once the derived Service has IPs. If the derived Service is deleted or loses its IPs, the plan
+// recreates the derived Service with the IPs of the ServiceImport. If another object has the
 // derived Service's name, the ServiceImport has no IPs. The plan does not create an object whose
 // members are all on hold.
 func (m writer) wantImport(one *merged) {
@@ -319,8 +320,6 @@ func (m writer) wantDerived(one *merged, serviceImport *ServiceImport, of *Wante
 	return &m.out.Services[len(m.out.Services)-1]
 }
 
-// service returns a new WantedService for a group. The labels and annotations of the WantedService
-// contain only the mark of Isthmus.
 func (m writer) service(one *merged) WantedService {
 	w := WantedService{
 		ID:       one.target(),
@@ -359,7 +358,8 @@ func (m writer) remove(g group) {
 	}
 }
 
-// removeService plans the deletion of a group's Service if the Service has the mark of Isthmus.
+// If a group's Service has the mark of this installation, removeService plans the deletion of the
+// Service.
 func (m writer) removeService(g group) {
 	if o := m.Service(g.target()); o != nil && m.Marked(o) && !o.Deleting {
 		if is, _, _ := identify(o); is == g {
