@@ -74,12 +74,12 @@ func (g *generation) fromFuture() bool {
 	return max(time.Until(g.Written), time.Until(g.Lost)) > maxClockDifference
 }
 
-// tooOld reports whether the recorded start of the outage is at least maxAge in the past or in the
-// future.
+// tooOld reports whether the recorded start of the outage is at least maxAge away from the current
+// time, in either direction.
 func (g *generation) tooOld(maxAge time.Duration) bool { return time.Since(g.Lost).Abs() >= maxAge }
 
 // slug returns a string that identifies a cluster in the names and labels of ConfigMaps. If the
-// name of the cluster is not valid in names and labels, slug returns a hash.
+// cluster's name is too long or contains invalid characters, slug returns a hash of the name.
 func slug(name federation.ClusterName) string {
 	text := string(name)
 	if len(text) <= validation.LabelValueMaxLength && len(validation.IsDNS1123Subdomain(text)) == 0 {

@@ -37,7 +37,7 @@ const (
 	leadTime       = time.Minute      // how long a replica tries to become the leader and to do the leader's work
 	requestTimeout = 10 * time.Second // limits a request
 	maxAttempts    = 3                // to write or to delete a ConfigMap
-	attemptPause   = time.Second      // before a failed request is repeated
+	attemptPause   = time.Second      // before a failed request is retried
 	writeRate      = 4                // ConfigMaps written per second
 
 	maxClockDifference = time.Minute // between replicas
@@ -81,7 +81,7 @@ type outage struct {
 	lost    time.Time
 	copied  bool          // a complete copy of this outage exists
 	pause   time.Duration // after the next failed attempt to write
-	next    time.Time     // when to write; zero means at once
+	next    time.Time     // when to write; zero means immediately
 	problem string        // why the last attempt failed
 }
 
@@ -110,9 +110,10 @@ func New(o Options) *Copies {
 // SetCaches must be called once, before Run.
 func (c *Copies) SetCaches(caches Caches) { c.caches = caches }
 
-// Read returns the newest usable copy of a cluster, or nil if no copy exists. If no copy can be
-// used, Read returns an error. An error of type [clusterstore.UnusableCopy] means that no copy is
-// expected to become usable.
+// Read returns the newest usable copy of a linked cluster's cached objects. If the cluster has no
+// copy, both results are nil. If the copies cannot be listed, or if none of them can be used, Read
+// returns an error. An error of type [clusterstore.UnusableCopy] means that no copy is expected to
+// become usable.
 func (c *Copies) Read(ctx context.Context, name federation.ClusterName) (*clusterstore.Copy, error) {
 	all, err := c.list(ctx, clusterLabel+"="+slug(name), newest)
 	if apierrors.IsForbidden(err) {
@@ -158,8 +159,8 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 	return g.unpack(parts)
 }
 
-// If the API server responds from its cache, it does not read all copies from its storage, but the
-// list may be out of date.
+// newest and cached are resource versions for list requests. A list with the version cached costs
+// the API server less, but may be out of date.
 const newest, cached = "", "0"
 
 // The list method returns the selected generations, newest first.
@@ -256,8 +257,8 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, lea
 
 // The decide method compares the generations with the links, beginning with the newest generation.
 // A generation is up to date if it was written during the current outage, from the cluster that the
-// link currently names. The leader deletes all incomplete generations, because no other replica
-// writes at the same time.
+// link currently names. The leader deletes even recent incomplete generations, because no other
+// replica can still be writing them.
 func (c *Copies) decide(all []*generation, links []clusterstore.LinkedCache, leading bool) *work {
 	w := &work{room: maxAll}
 	linked := make(map[federation.ClusterName]*clusterstore.LinkedCache)
@@ -297,8 +298,9 @@ func (c *Copies) decide(all []*generation, links []clusterstore.LinkedCache, lea
 	return w
 }
 
-// isOver reports whether the outage during which a generation was written is over. If the cluster
-// was already ready in this replica when another replica wrote the copy, isOver returns false.
+// isOver reports whether the outage during which a generation was written is over. If another
+// replica wrote the generation while this replica already considered the cluster ready, isOver
+// returns false.
 func isOver(g *generation, l *clusterstore.LinkedCache) bool {
 	return l.State == cluster.Ready && time.Since(l.Since) >= readyFor && l.Since.After(g.Written)
 }
@@ -315,8 +317,8 @@ func (c *Copies) campaign(ctx context.Context) error {
 	})
 }
 
-// A new leader begins with a new plan, because another leader may already have written or deleted
-// the copies.
+// A new leader begins with a new plan, because other replicas may have written or deleted copies
+// since this replica's last plan.
 func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	links, listed := c.caches()
 	if !listed {
@@ -410,8 +412,6 @@ func (c *Copies) removeOne(ctx context.Context, leader *lease.Leadership, g *gen
 	return nil
 }
 
-// The request method sends a request while this replica is the leader, and repeats a failed
-// request.
 func (c *Copies) request(ctx context.Context, leader *lease.Leadership, send func(context.Context) error) (err error) {
 	for range maxAttempts {
 		if err := c.limiter.Wait(ctx); err != nil {

@@ -18,9 +18,9 @@
 //     Incomplete generations are never read. The leader deletes incomplete generations before it
 //     writes a copy. An older complete generation is deleted only after a newer generation is
 //     complete.
-//   - Running replicas do not verify the contents of stored copies. If a complete generation is
-//     damaged, it still counts as a copy and replaces the older generation. A starting replica
-//     rejects the damaged generation.
+//   - Running replicas do not verify the contents of stored copies. A generation whose ConfigMaps
+//     all exist therefore counts as a copy, and replaces the older generation, even if its contents
+//     are damaged. A starting replica rejects the damaged generation.
 //   - A copy is deleted when its cluster has been ready for a minute, when its link has been
 //     removed, or when the copy reaches the maximum age.
 //   - The size of a copy is limited to 16 MiB, and the total size of all copies is limited to 64
@@ -38,5 +38,5 @@
 //     copies are in memory at the same time. A replica rejects a generation whose description
 //     exceeds 4 KiB, and considers at most 2048 generations.
 //
-// ARCHITECTURE.md in the module's root shows how the packages work together.
+// ARCHITECTURE.md, at the root of the module, explains how the packages work together.
 package copies
