@@ -10,8 +10,9 @@ import (
 )
 
 // Candidate takes part in elections on behalf of its replica. The Candidate records the holder of
-// the Lease and, while the replica is the leader, the leadership of type T. It logs changes. Use
-// [NewCandidate] to create one. All methods of a Candidate are safe for concurrent use.
+// the Lease, and logs changes. While the replica is the leader, the Candidate also holds a value of
+// type T that represents the leadership. Use [NewCandidate] to create one. All methods of a
+// Candidate are safe for concurrent use.
 type Candidate[T any] struct {
 	// fixed after construction
 	config Config
@@ -32,17 +33,17 @@ type Status struct {
 }
 
 // NewCandidate returns the Candidate of a replica that is not the leader yet. The Candidate
-// replaces the Observe function of the Config. The first argument describes the leader's objects in
-// log messages.
+// replaces the Observe function of the Config. In log messages, the what argument names the objects
+// that the leader writes, such as "exported Services".
 func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	s := &Candidate[T]{config: c, what: what, log: log, seen: Status{Since: time.Now()}}
 	s.config.Observe = s.observe
 	return s
 }
 
-// Run calls the package's [Run]. When this replica is elected, the function begin creates a
-// leadership, and the function lead receives it. The Candidate stores the leadership while the
-// function lead is running.
+// Run calls the package-level function [Run]. When this replica is elected, Run creates a value of
+// type T with the begin argument, and passes the value to the lead argument. Until lead returns,
+// [Candidate.Leadership] returns the value.
 func (s *Candidate[T]) Run(ctx context.Context, begin func(*Leadership) *T, lead func(context.Context, *T)) error {
 	return Run(ctx, s.config, func(work context.Context, lease *Leadership) { s.lead(work, begin(lease), lead) })
 }

@@ -21,16 +21,16 @@ const (
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
-	// If Nothing and Later are set, the next attempt begins after minPause at the earliest. If the
-	// object was already correct, the pause gives the cache time to receive the object. If the task
-	// is slow, the pause limits how often the task runs.
+	// If both Nothing and Later are set, at least minPause passes before the next attempt. If the
+	// object in the API server was already correct, the pause gives the cache time to catch up. If
+	// the task is slow, the pause limits how often the task runs.
 	Later    bool
 	Again    bool   // another writer was faster; read the object again
 	Reverted bool   // somebody else had reverted the last write
 	Managers string // other field managers of the object
 	Content  string // hash of the written content
-	// Left identifies the state of an object that still differs from the wanted state after the
-	// write.
+	// If the stored object still differs from the wanted object after the write, Left identifies
+	// the state of the stored object. Otherwise, Left is empty.
 	Left string
 }
 
@@ -47,7 +47,7 @@ type History struct {
 	Reverts       int    // consecutive reverts of the same content
 }
 
-// ChangedBack reports whether other controllers keep reverting the object.
+// ChangedBack reports whether other controllers keep reverting the writes to the object.
 func (h *History) ChangedBack() bool { return len(h.reverts) >= maxReverts }
 
 func (h *History) add(r Outcome, now time.Time, maxPause time.Duration) {

@@ -16,8 +16,8 @@ const (
 	// leaseTimeout limits the duration of a request for the Lease, so that a hanging request leaves
 	// time for another request.
 	leaseTimeout = 4 * time.Second
-	// maxReleases is the maximum number of attempts to release a Lease that other clients edit at
-	// the same time.
+	// maxReleases is the maximum number of attempts to release a Lease. An attempt is repeated if
+	// another client has changed the Lease between the read and the write.
 	maxReleases = 3
 )
 

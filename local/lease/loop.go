@@ -17,8 +17,8 @@ const (
 	// The minimum time between passes is PassShare times the duration of the last pass, up to
 	// MaxBatch.
 	PassShare = 10
-	// MaxBatch is the maximum delay between a change and the next pass. Until the next pass, writes
-	// of the previous pass may still begin.
+	// MaxBatch is the maximum delay between a change and the next pass. While a pass is delayed,
+	// writes that the previous pass has planned may still begin.
 	MaxBatch = time.Second
 	// maxAtOnce is the maximum number of writes in progress. maxOfTurn is the maximum number of
 	// writes in progress that have the same Turn.
@@ -38,7 +38,7 @@ type Lease interface {
 type Task[K comparable] struct {
 	Key          K
 	Turn, Within string // tasks alternate by Turn, and within a turn by Within
-	// If Passing is true, the Loop drops the task unless the task can begin immediately. The next
+	// If Passing is true, and the task cannot begin immediately, the Loop drops the task. The next
 	// pass may list a dropped task again.
 	Passing bool
 	// Do executes the task in its own goroutine. If Do is nil, the task has nothing to do at
@@ -66,12 +66,12 @@ type Options[K comparable] struct {
 	// MaxPause is the longest pause between writes to an object that keeps changing. The minimum is
 	// 1 s.
 	MaxPause time.Duration
-	// IdleTime is how long all passes must be idle before Run returns.
+	// IdleTime is how long the Loop must be idle before Run returns.
 	IdleTime time.Duration
 }
 
-// Loop executes tasks during one leadership of a replica. All methods of a Loop are safe for
-// concurrent use.
+// Loop executes tasks while a replica is the leader. Each new election of the replica requires a
+// new Loop. All methods of a Loop are safe for concurrent use.
 type Loop[K comparable] struct {
 	Options[K]
 
@@ -105,7 +105,7 @@ func (l *Loop[K]) History(key K) History {
 	return l.objects[key]
 }
 
-// Run executes tasks until its context ends, or until passes have been idle for IdleTime. Run
+// Run executes tasks until its context ends, or until the Loop has been idle for IdleTime. Run
 // returns after all writes have ended.
 func (l *Loop[K]) Run(work context.Context) {
 	defer func() {
@@ -138,9 +138,10 @@ func (l *Loop[K]) Run(work context.Context) {
 	}
 }
 
-// rest waits until the next pass is due, and begins queued writes while it waits. The argument wait
-// is the time until the next pass. After a change or a finished write, the next pass is due within
-// the time given by the argument batch. Once the context has ended, the result is false.
+// rest waits until the next pass is due, and begins queued writes while it waits. If nothing
+// happens, the next pass is due after the time in the wait argument. If something changes or a
+// write finishes, the remaining time is at most the batch argument. Once the context has ended, the
+// result is false.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
@@ -211,9 +212,9 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	return max(wait, 0), p.Idle
 }
 
-// inTurn alternates between tasks with different values of Turn. Among tasks with the same Turn,
-// inTurn alternates between values of Within. Each pass begins with a different turn, because a
-// pass may begin fewer writes than there are turns.
+// inTurn sorts tasks so that tasks with different values of Turn alternate. Among the tasks with
+// the same Turn, tasks with different values of Within alternate. Each pass starts with a different
+// value of Turn, because a pass may begin fewer writes than there are values of Turn.
 func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	turn := func(tasks []Task[K], of func(Task[K]) string) []Task[K] {
 		by := make(map[string][]Task[K])
