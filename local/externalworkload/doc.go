@@ -13,19 +13,19 @@
 //
 // Callers may rely on the following contents of slices:
 //
-//   - For each Service, the slices with the writer's mark contain exactly the ExternalWorkloads in
-//     the Service's namespace that match the Service's selector. Each workload has one endpoint per
-//     address family of the Service.
+//   - For each Service, the slices with the writer's managed-by label contain exactly the
+//     ExternalWorkloads in the Service's namespace that match the Service's selector. Each workload
+//     has one endpoint per address family of the Service.
 //   - An endpoint has the readiness, zone and ports of its workload. In a headless Service, a
 //     workload name that is a DNS label becomes the endpoint's hostname.
-//   - A Service without a selector has no slices with the writer's mark. The writer does not change
-//     slices that lack its mark.
+//   - If a Service has no selector, the writer deletes the Service's slices with the writer's
+//     managed-by label. The writer does not change slices that lack its managed-by label.
 //   - Slices depend only on the current objects, not on their order or history. The writer restores
 //     slices that other clients edit or delete. While ExternalWorkloads cannot be read, slices do
 //     not change.
-//   - Between two writes, every endpoint is in at least one slice. A slice keeps an endpoint until
-//     the slice that receives the endpoint has been written. After a failed write for a Service,
-//     the writer does not delete the Service's slices.
+//   - Between two writes, every endpoint is in at least one slice. When an endpoint moves to
+//     another slice, the old slice keeps the endpoint until the new slice has been written. After a
+//     failed write for a Service, the writer does not delete the Service's slices.
 //   - The writer omits endpoints and ports that an API server would reject, and still writes the
 //     remaining ones. Status and one log line report the omitted endpoints and ports.
 //
@@ -48,20 +48,20 @@
 //   - The slices of a Service are written at most once a second. Each slice that has to change is
 //     written once, or twice if slices exchange endpoints.
 //
-// Isthmus uses the same Lease and the same mark as Linkerd's controller, and writes slices with the
-// same names and contents. Either program can take over from the other without a write, unless a
-// Service has unnamed ports.
+// Isthmus uses the same Lease and the same managed-by label as Linkerd's controller, and writes
+// slices with the same names and contents. Either program can take over from the other without
+// rewriting slices, unless a Service has unnamed ports.
 //
-// The writer watches nothing itself. The local cluster ([Cluster]) caches Services,
-// ExternalWorkloads and the number of slices with the writer's mark. The writer does not cache
-// slices, but lists a Service's slices before each sync of the Service. The list is never stale,
-// because the request does not set resourceVersion. Cached Services and ExternalWorkloads may be
-// stale, because a stalled watch is detected only after about 100 s. A new leader with stale
-// watches may replace newer endpoints with older ones until its watches catch up.
+// The writer watches nothing itself. A [Cluster], which represents the local cluster, caches
+// Services and ExternalWorkloads, and counts the slices with the writer's managed-by label. The
+// writer does not cache slices, but lists a Service's slices before each sync of the Service. The
+// list is never stale, because the request does not set resourceVersion. Cached Services and
+// ExternalWorkloads may be stale, because a stalled watch is detected only after about 100 s. A new
+// leader with stale watches may replace newer endpoints with older ones until its watches catch up.
 //
-// Call New, SetCluster and Run once. Methods other than SetCluster and Run may be called at any
-// time. The leader uses several goroutines for writes. A replica that is not the leader uses only
-// the goroutine that calls Run, and one goroutine for the election.
+// Call New, SetCluster and Run once each, in this order. Methods other than SetCluster and Run may
+// be called at any time. The leader uses several goroutines for writes. A replica that is not the
+// leader uses only the goroutine that calls Run, and one goroutine for the election.
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// ARCHITECTURE.md, at the root of the module, explains how the packages work together.
 package externalworkload

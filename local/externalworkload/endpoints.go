@@ -59,8 +59,8 @@ func selects(svc *corev1.Service) bool {
 func isHeadless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }
 
 // newEndpointGroups returns the endpoints for the workloads that a Service selects. Invalid
-// workloads, addresses and ports are omitted and reported as problems. If ctx ends, the result is
-// incomplete.
+// workloads, addresses and ports are omitted and reported as problems. If ctx is canceled, the
+// result is incomplete.
 func newEndpointGroups(
 	ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload,
 ) (endpointGroups, leftOut) {

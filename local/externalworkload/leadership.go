@@ -42,7 +42,8 @@ const (
 	manyServices = 500
 )
 
-// leadership holds the Services to sync and the Services already written, until the Lease is lost.
+// leadership is the state of a Writer while it holds the Lease. When the Lease is lost, the state
+// is discarded.
 type leadership struct {
 	// fixed after construction
 	*Writer
@@ -76,8 +77,9 @@ func newLeadership(w *Writer, held lease.Lease) *leadership {
 	return t
 }
 
-// All Services that have workloads or slices are synced first, followed by each Service that
-// changes. The method returns once its context has ended and the last write has finished.
+// First, all Services that have workloads or slices are synced. After that, each change to an
+// object causes a sync of the affected Services. The method returns once its context has ended and
+// the last write has finished.
 func (t *leadership) run(work context.Context) {
 	select {
 	case <-work.Done():
@@ -129,7 +131,7 @@ func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.changed.Set(struct{}{})
 }
 
-// In the given namespace, markConcerned queues each Service whose selector matches the old or new
+// markConcerned queues each Service in the given namespace whose selector matches the old or new
 // labels of a changed workload. The result reports whether the namespace has many Services.
 func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
@@ -161,8 +163,8 @@ func nameOf(svc *corev1.Service) federation.ServiceID {
 	return federation.ServiceID{Namespace: svc.Namespace, Name: svc.Name}
 }
 
-// mayHaveSlices reports whether a Service may have slices with the writer's mark. The cluster's
-// cache may lack slices that this leader has just written.
+// mayHaveSlices reports whether a Service may have slices with the writer's managed-by label. The
+// cluster's cache may lack slices that this leader has just written.
 func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	t.mu.Lock()
 	written := t.written[svc]
@@ -263,8 +265,8 @@ func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrot
 	return len(p.create)+len(p.update)+len(p.move)+len(p.remove) > 0, t.execute(work, p, name)
 }
 
-// slicesOf lists the slices of a Service that have the writer's mark. Slices that are being deleted
-// are omitted, because a finalizer may delay their deletion for a long time.
+// slicesOf lists those slices of a Service that carry the writer's managed-by label. Slices that
+// are being deleted are omitted, because a finalizer may delay their deletion for a long time.
 //
 // The list is never stale, because the request does not set resourceVersion. The request sets no
 // limit, because some API servers cannot serve limited requests from their cache.
@@ -298,8 +300,9 @@ func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 }
 
 // execute sends the writes of a plan, and usually stops at the first error. If the API server
-// rejects a slice as invalid, the other writes continue, but no slices are deleted. While a slice
-// is rejected, other slices keep the endpoints that the rejected slice should receive.
+// rejects a slice as invalid, the other writes continue, but no slices are deleted. As long as the
+// API server rejects a slice, the endpoints that should move to this slice stay in their current
+// slices.
 func (t *leadership) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	versions := make(map[string]string) // by name of written slices; some slices are written twice
@@ -382,7 +385,7 @@ func (t *leadership) underWay() (sum, longest float64) {
 
 const requestTimeout = 10 * time.Second
 
-// operation is a kind of write, and also the value of a metric label.
+// operation is a kind of write. The operations are also the values of a metric label.
 type operation string
 
 const (

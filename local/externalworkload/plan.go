@@ -17,29 +17,30 @@ import (
 // plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// Updates that remove endpoints from a slice after other slices have received the endpoints.
+	// Updates that remove endpoints from a slice once those endpoints are in other slices.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// Replacements for updates in move. Replacements do not remove endpoints. If the API server has
-	// rejected any slice, the writer sends the replacements instead of the updates in move. An
-	// update that changes the ports of its slice has no replacement, because the remaining
-	// endpoints would get the wrong ports. A replacement that would not change its slice is
-	// omitted.
+	// instead maps the updates in the move field to replacements. A replacement does not remove
+	// endpoints. If the API server has rejected any slice, the writer sends the replacements, and
+	// does not send the updates in the move field. If an update changes the ports of a slice, the
+	// update has no replacement, because the endpoints that stay in the slice would get the wrong
+	// ports. A replacement that would not change its slice is omitted.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
 // newPlan plans the writes for a Service from the workloads that the Service selects and from the
-// existing slices. The arguments are not modified. If ctx ends, the plan is incomplete.
+// existing slices. The arguments are not modified. If ctx is canceled, the plan is incomplete.
 //
 // Unchanged endpoints stay in their slice, and only slices with different contents are written. New
-// endpoints are first added to slices that are written anyway, and then to other slices that have
+// endpoints go first into slices that must be written anyway, and then into other slices that have
 // room. If no slice has room, new endpoints are added to a slice that would otherwise be deleted,
-// or else to a new slice. Full slices stay full, but sparse slices are not merged.
+// or else to a new slice. The plan does not move endpoints merely to balance or merge slices.
 //
 // If endpoints move between slices, the receiving slice is written first, so that no endpoint is
-// missing between the two writes. Endpoints of slices with more than 900 endpoints may be missing
-// temporarily, because API servers accept at most 1,000 endpoints in a slice. Isthmus itself never
-// creates slices with more than 900 endpoints.
+// missing between the two writes. If a slice has more than 900 endpoints, it may lack room for 100
+// new endpoints, because API servers accept at most 1,000 endpoints in a slice. Some endpoints of
+// such a slice may therefore be missing temporarily. Isthmus itself never creates slices with more
+// than 900 endpoints.
 //
 // The plan does not create slices for a Service that is being deleted. Existing slices of the
 // Service are updated until garbage collection removes them.
@@ -96,8 +97,9 @@ func (p *plan) pack(
 }
 
 // place assigns the remaining endpoints to spare slices and to new slices. A spare slice is an
-// existing slice that, with its current ports, can keep none of its endpoints. If the ports of a
-// spare slice change, its endpoints stay together, and stay in that slice if possible.
+// existing slice that would be empty if its ports stayed the same. Endpoints that share a spare
+// slice stay together, and stay in that slice if possible. If the endpoints of a spare slice stay
+// in it, the plan changes the ports of the slice.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
 	home := make(map[string]int) // workload → index of its spare slice, minus len(spare)
 	for i, s := range spare {
@@ -158,9 +160,10 @@ func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*pack
 }
 
 // writeFirst breaks a cycle of slices that wait for each other. The plan first adds new endpoints
-// to the given slice, and later removes endpoints that move to other slices. A new slice replaces a
-// spare slice, because an update would also change the ports of the existing endpoints. If the
-// Service is being deleted, spare slices are not replaced.
+// to the given slice, and later removes endpoints that move to other slices. An update of a spare
+// slice would also change the ports of the endpoints that the slice still contains, so the plan
+// replaces a spare slice with a new slice. If the Service is being deleted, spare slices are not
+// replaced.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
@@ -205,8 +208,8 @@ type packed struct {
 	has       bool                   // a planned write adds its endpoints
 }
 
-// The keep function removes from the group the endpoints that the slice already contains, and
-// assigns them to the slice. If the group is nil, the slice keeps no endpoints.
+// The keep function assigns endpoints of the group to the slice if the slice already contains them,
+// and removes these endpoints from the group. If the group is nil, the slice keeps no endpoints.
 func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	x := &packed{slice: s, group: g}
 	if g == nil {
@@ -237,8 +240,9 @@ func (x *packed) give(to map[string]*packed) (others []*packed) {
 }
 
 // withMoved returns the slice with both its wanted endpoints and the endpoints that move to other
-// slices. The result has at most maxKept endpoints. If the slice already has these contents, for
-// example because an earlier plan was rejected, the result is nil.
+// slices. The result has at most maxKept endpoints. If the slice already has these contents, the
+// result is nil. An earlier plan may have written the same contents before the API server rejected
+// another slice.
 func (x *packed) withMoved(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
 	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])

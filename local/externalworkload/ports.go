@@ -44,8 +44,8 @@ func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	return ports
 }
 
-// portsAt returns a Service's ports with the port numbers of one workload. Ports that the workload
-// lacks are omitted and reported.
+// portsAt resolves the target ports of a Service to the port numbers of one workload. Ports that
+// the workload lacks are omitted and reported.
 func portsAt(
 	ports []corev1.ServicePort, w *decode.ExternalWorkload, problem func(string, ...any),
 ) []discoveryv1.EndpointPort {
@@ -69,8 +69,8 @@ type target struct {
 	port     intstr.IntOrString
 }
 
-// portsOf returns a workload's port numbers, indexed by name and by number. If several ports share
-// a name or number, the index contains the first port.
+// portsOf returns a map of a workload's port numbers. Each port has two keys: its name and its
+// number. If several ports share a name or number, the map contains the first port.
 func portsOf(w *decode.ExternalWorkload) map[target]int32 {
 	found := make(map[target]int32, 2*len(w.Spec.Ports))
 	for _, x := range w.Spec.Ports {

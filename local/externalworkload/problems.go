@@ -23,8 +23,8 @@ type Problems struct {
 	all map[federation.ServiceID][]string
 }
 
-// NewProblems returns an empty Problems that logs the problems of a Service under the given
-// message.
+// NewProblems returns an empty Problems. Each log entry about the problems of a Service has the
+// given message.
 func NewProblems(log *zap.Logger, message string) *Problems {
 	return &Problems{log: log, message: message, all: make(map[federation.ServiceID][]string)}
 }
