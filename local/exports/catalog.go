@@ -46,7 +46,8 @@ type cataloged struct {
 
 func NewCatalog(o CatalogOptions) *Catalog { return &Catalog{o: o} }
 
-// StoreOptions returns options with which a Store and its clusters cache the data for the Catalog.
+// StoreOptions returns the options that make a Store and its clusters cache the data that the
+// Catalog needs.
 func (c *Catalog) StoreOptions() *clusterstore.ExportOptions {
 	return &clusterstore.ExportOptions{
 		Hooks:    c.hooks,

@@ -25,7 +25,7 @@ type Object struct {
 
 func (o Object) String() string { return o.Kind + " " + o.ID.String() }
 
-// Verb is the operation on an object, and also the value of a metric label.
+// Verb is the operation on an object. The verbs are also the values of a metric label.
 type Verb string
 
 const (
@@ -54,8 +54,8 @@ type Change struct {
 
 // turnOfImport returns the turn for writes to ServiceImports and ServiceExports. Writes to Services
 // have separate turns, so that slow responses for ServiceImports or ServiceExports do not delay
-// writes to Services. All objects that are not requested by any export have the same turn,
-// regardless of their kind.
+// writes to Services. If no export requests an object, the turn does not depend on the kind of the
+// object.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn
@@ -65,7 +65,7 @@ func turnOfImport(turn string) string {
 
 type client[O any] func(w *Writer, namespace string) kube.WithStatus[O]
 
-// Changes returns the writes that change the existing objects to the planned objects. Deletions
+// Changes returns the writes that turn the existing objects into the planned objects. Deletions
 // come last.
 func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	services := client[*corev1.Service](func(w *Writer, namespace string) kube.WithStatus[*corev1.Service] {
@@ -190,7 +190,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 
 // replacement returns a function that computes the object to write in place of an existing object.
 // A nil argument means that no object exists yet. If the existing object is already correct or is
-// not managed by Isthmus, the returned function returns nil. The function want computes the wanted
+// not managed by Isthmus, the returned function returns nil. The want argument computes the planned
 // state from the current state, and reports whether the two states differ.
 func replacement[O kept, P any](
 	read func(O) *P, mine func(*P) bool, want func(*P) (P, bool), write func(*P, O) O,
@@ -225,8 +225,8 @@ func exportReplacement(want *plan.ExportConditions) func(have *mcs.ServiceExport
 	}
 }
 
-// knownSpec identifies the stored specification of a ServiceImport. An older version of the
-// ServiceImport CRD may store fewer fields than Isthmus writes.
+// knownSpec identifies the stored specification of a ServiceImport. An API server with an older
+// version of the ServiceImport CRD may drop some of the fields that Isthmus writes.
 func knownSpec(i *plan.ServiceImport) string {
 	return fmt.Sprint(i.UID, i.Labels, i.Annotations, i.Type, i.IPs, i.IPFamilies, i.Ports, i.Traffic)
 }

@@ -18,8 +18,8 @@ import (
 // releaseTime is how long the API server may take to release the IPs of a deleted Service.
 const releaseTime = 500 * time.Millisecond
 
-// creator creates Services with requested IPs. If the API server rejects an IP as invalid, taken or
-// out of range, Create retries with only one IP, and then without IPs.
+// creator creates Services that may request specific cluster IPs. If the API server rejects an IP
+// as invalid, taken or out of range, Create retries with only one IP, and then without IPs.
 type creator struct {
 	kube.WithStatus[*corev1.Service]
 }
@@ -56,8 +56,8 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 			setIPs(next, ofIPv4[:n])
 			all = append(all, next)
 		}
-		// An IPv6-only cluster rejects Services with the policy SingleStack and IPv4, so the
-		// remaining attempts use PreferDualStack.
+		// An IPv6-only cluster rejects SingleStack Services of the IPv4 family, so the remaining
+		// attempts use PreferDualStack.
 		o = o.DeepCopy()
 		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
 		o.Spec.IPFamilies = nil

@@ -25,9 +25,9 @@ const (
 	writeRate, writeBurst = 50, 10
 	// maxPause is the longest pause between writes to an object that keeps changing.
 	maxPause = time.Minute
-	// After failuresDelay failures, which take about 15 s, a failing write no longer delays
-	// deletions for the same exports. Without this limit, a failing write for one cluster could
-	// delay deletions for another cluster forever.
+	// A failing write delays deletions for the same exports until it has failed failuresDelay
+	// times, which takes about 15 s in total. Without this limit, a failing write for one cluster
+	// could delay deletions for another cluster forever.
 	failuresDelay = 5
 )
 
@@ -83,8 +83,9 @@ func (t *leadership) attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{Made: h.Ended, Problem: h.Problem}
 }
 
-// exportsFor identifies all exports that have the same name. Exports through labels and exports
-// through ServiceExports are separate, so that their writes do not wait for each other.
+// exportsFor is a map key for all exports that share a namespace and a name. Exports through labels
+// and exports through ServiceExports have different keys, so that their writes do not wait for each
+// other.
 type exportsFor struct {
 	plan.ID
 	imports bool

@@ -70,8 +70,9 @@ func manager(o metav1.Object) string {
 	return ""
 }
 
-// writeServiceImport returns the ServiceImport to write in place of the existing ServiceImport, or
-// to create if no ServiceImport exists. Fields that plans do not use stay unchanged.
+// writeServiceImport returns a copy of the existing ServiceImport with the planned fields. If no
+// ServiceImport exists, the result is a new ServiceImport. Fields that plans do not use stay
+// unchanged.
 func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {

@@ -25,9 +25,9 @@ const (
 	// pollEvery is the time between reads of Leases. The Leases of Linkerd's service mirrors expire
 	// after 30 s.
 	pollEvery = 5 * time.Second
-	// After a change of selectors, Isthmus neither adds nor removes objects for linked clusters
-	// until settleTime has passed. Exports that were read before a change of selectors may match
-	// only the previous selectors.
+	// After selectors change, Isthmus neither adds nor removes objects for linked clusters until
+	// settleTime has passed. Exports that were read before the selectors changed may match only the
+	// previous selectors.
 	settleTime = time.Second
 
 	pollTimeout     = 10 * time.Second
@@ -49,8 +49,8 @@ type MirrorsOptions struct {
 	// SelectorsChanged must not block.
 	SelectorsChanged func(cluster string)
 	// Changed is called when the values that [Mirrors.Complete] sets for a cluster may have
-	// changed. If the values change only because time passes, Changed is called within 5 s. Changed
-	// must not block.
+	// changed. If the values change merely because time has passed, Changed is called within 5 s.
+	// Changed must not block.
 	Changed func()
 }
 
@@ -68,8 +68,8 @@ type Mirrors struct {
 	leases    map[string]mirrorLease
 	leasesErr error
 	// readSince is the start of the period in which Leases were read without a long gap, or zero if
-	// Leases were never read. If two reads are far apart, a mirror can acquire and release a Lease
-	// unnoticed between them.
+	// Leases were never read. If two reads are far apart, a service mirror can acquire and release
+	// a Lease between the reads without being noticed.
 	readSince time.Time
 	lastRead  time.Time               // last read of Leases
 	there     map[string]*linkerdLink // existing Links by key
@@ -261,8 +261,8 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 }
 
 // Complete fills in the Lease field of a cluster. If the cluster has a Link, Complete also sets Age
-// to the creation time of the Link. While Isthmus must neither add nor remove exports of the
-// cluster, Complete also sets Joins to plan.Unreadable.
+// to the creation time of the Link. As long as the exports of the cluster must not be added or
+// removed, Complete also sets Joins to plan.Unreadable, unless Joins is plan.JoinsNone.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

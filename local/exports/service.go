@@ -152,8 +152,7 @@ func setFamilies(o *corev1.Service, next *plan.Service) {
 	}
 }
 
-// setIPs sets the IPs of a new Service. If the Service requests no IPs, the API server allocates
-// them.
+// setIPs sets the IPs that a new Service requests. If ips is empty, the API server chooses the IPs.
 func setIPs(o *corev1.Service, ips []string) {
 	o.Spec.ClusterIP = ""
 	o.Spec.ClusterIPs = nil

@@ -23,8 +23,8 @@ import (
 // destination controller may hold that Lease.
 const leaseName = "isthmus-exports-write"
 
-// If there have been neither exports nor written objects for idleTime, the replica releases the
-// Lease.
+// The leader releases the Lease after it has found no exports, and no objects written by Isthmus,
+// for idleTime.
 const idleTime = time.Minute
 
 // Options configure a Writer. All fields are required.
@@ -103,7 +103,7 @@ func (w *Writer) await(ctx context.Context) bool {
 	return false
 }
 
-// idle reports whether a plan lists no objects, and will not change merely because time passes.
+// An idle plan lists no objects, and has no time at which it must be computed again.
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }
