@@ -200,8 +200,9 @@ func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 // LocalLink returns the cluster's link, for clusterstore.Options.
 func (l *Cluster) LocalLink() *clusterstore.LocalLink { return l.link }
 
-// maxDefiners is the maximum number of Services that are defined at the same time, each in a
-// different namespace. A Service with many members does not delay Services in other namespaces.
+// maxDefiners is the number of goroutines that compute the definitions of Services. No two of these
+// goroutines work in the same namespace at the same time, so a Service with many members does not
+// delay Services in other namespaces.
 const maxDefiners = 4
 
 // superviseDefine calls define. If the call panics, the Service keeps its definition and is queued
@@ -298,8 +299,8 @@ func (l *Cluster) AssignedTo(ip netip.Addr) string { return l.cluster.AssignedTo
 
 // Zone returns the zone of a node, and a channel that is closed when the zone may have changed. The
 // zone is empty if the node is unknown or has no zone. All unknown nodes share one channel, which
-// is closed when any node appears. Node names that clients invent use no memory. If node is empty,
-// the channel is nil.
+// is closed when any node appears. Zone stores nothing for unknown nodes, so clients cannot fill
+// the memory with invented node names. If node is empty, the channel is nil.
 func (l *Cluster) Zone(node string) (zone string, changed <-chan struct{}) { return l.zones.get(node) }
 
 // Profile watches the profile of a destination. Once Synced is closed, the watch always has a
@@ -338,9 +339,9 @@ func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 // portProfile returns the profile of a service port for clients in a namespace.
 //
 // A ServiceProfile in the client's namespace overrides the ServiceProfile in the Service's
-// namespace. An invalid ServiceProfile in the client's namespace also takes precedence, because its
-// existence shows that users do not want the other ServiceProfile. Opaque ports come from the
-// Service's annotation or the default, never from a ServiceProfile.
+// namespace. Even an invalid ServiceProfile in the client's namespace takes precedence, because the
+// users who created it wanted to override the ServiceProfile in the Service's namespace. Opaque
+// ports come from the Service's annotation or the default, never from a ServiceProfile.
 func (l *Cluster) portProfile(
 	id federation.ServiceID, svc *cluster.Service, port uint16, client string,
 ) *federation.Profile {

@@ -8,11 +8,11 @@
 //	defer watch.Close()
 //	zone, changed := l.Zone("node-1")
 //
-// A [clusterstore.LocalLink] runs the local cluster like a linked cluster. The table lists the
-// local cluster as [federation.Local], with its region and cordon. In addition to the data of a
-// linked cluster, a [Cluster] provides the definitions of services, the zones of nodes, and the
-// profiles. The Cluster reads the definitions from the labels and annotations of Services, and
-// stores them in the table.
+// A [clusterstore.LocalLink] lists and watches the local cluster in the same way as a linked
+// cluster. The table lists the local cluster as [federation.Local], with its region and cordon. In
+// addition to the data of a linked cluster, a [Cluster] provides the definitions of services, the
+// zones of nodes, and the profiles. The Cluster reads the definitions from the labels and
+// annotations of Services, and stores them in the table.
 //
 // Callers may rely on the following:
 //
@@ -30,12 +30,14 @@
 //     only when its context ends.
 //   - A Cluster ignores invalid parts of a Service's annotations or labels. Invalid parts are
 //     logged once when they appear, and Problems returns them while they exist.
-//   - Node names that clients invent use no memory.
+//   - A Cluster stores nothing for unknown nodes, so clients cannot fill the memory with invented
+//     node names.
 //
 // All methods of a [Cluster] are safe for concurrent use, but Run must be called only once. Run
-// starts the goroutines of the cluster, and a few more goroutines that define Services in different
-// namespaces. One goroutine of the cluster updates the profiles, and locks one watched profile at a
-// time.
+// starts the goroutines that list and watch the local cluster, and a few more goroutines that
+// compute the definitions of Services. Two goroutines never compute definitions in the same
+// namespace at the same time. One goroutine of the cluster updates the profiles, and locks one
+// watched profile at a time.
 //
-// ARCHITECTURE.md in the module's root shows how the packages work together.
+// ARCHITECTURE.md, at the root of the module, explains how the packages work together.
 package local

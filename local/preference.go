@@ -22,8 +22,8 @@ const (
 	maxMinReady = 100_000
 )
 
-// namedCluster is the prefix of a linked cluster's name in a tier. Users need the prefix only if
-// the name of the cluster is also a term, such as "remote".
+// In a tier, users may write the prefix namedCluster before the name of a linked cluster. The
+// prefix is necessary only if the name of the cluster is also a term, such as "remote".
 const namedCluster = "cluster/"
 
 // preferenceFields lists the fields of a preference. For example, the annotation isthmus.io/prefer
@@ -50,7 +50,8 @@ var preferenceFields = []struct {
 	}},
 }
 
-// DefaultPreference returns the preference that applies without annotations and flags.
+// DefaultPreference returns the preference that applies if neither annotations nor flags specify
+// one.
 func DefaultPreference() federation.Preference {
 	return federation.Preference{MinReady: federation.MinReady{Count: 1}, ReturnAfter: 10 * time.Second}
 }
@@ -72,8 +73,9 @@ func SetPreference(p *federation.Preference, name, value string) error {
 	return fmt.Errorf("%q is not a setting of a preference", name)
 }
 
-// preference returns a Service's preference, in which the default replaces missing and invalid
-// annotations. For a Service without annotations, the result is the default itself, not a copy.
+// preference returns a Service's preference. A setting whose annotation is missing or invalid has
+// its default value. For a Service without annotations, the result is the default itself, not a
+// copy.
 func preference(svc *cluster.Service, gateway *federation.Preference) (p *federation.Preference, problems []string) {
 	p = gateway
 	for _, f := range preferenceFields {
@@ -210,8 +212,8 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	return federation.MinReady{Count: int(n)}, nil
 }
 
-// parseReturn parses a duration, and rejects values above the maximum. The argument longestText is
-// the maximum in the form that error messages show.
+// parseReturn parses a duration, and rejects values above the maximum. The longestText argument is
+// the text for the maximum in error messages.
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {

@@ -13,9 +13,9 @@ import (
 
 // profiles holds the profiles that clients watch.
 //
-// Each change rebuilds the affected profiles from the current objects. A profile is registered for
-// changes before it is first built, so that no change is missed. Changes to endpoints do not affect
-// the profiles of service ports.
+// Each change rebuilds the affected profiles from the current objects. Each profile is registered
+// for change notifications before it is first built, so that no change is missed. Changes to
+// endpoints do not affect the profiles of service ports.
 type profiles struct {
 	build      func(federation.ProfileKey) *federation.Profile // fixed; builds a profile from the present objects
 	supervisor *panics.Supervisor                              // fixed
@@ -116,8 +116,8 @@ func (p *profiles) changed(t cluster.Topic) {
 	}
 }
 
-// refresh rebuilds and publishes a profile that has watches. After a panic, clients keep the
-// previous profile until a retry succeeds.
+// refresh rebuilds a profile that clients are watching, and publishes the profile if it has
+// changed. After a panic, clients keep the previous profile until a retry succeeds.
 func (p *profiles) refresh(w *watched) {
 	publish := func() {
 		if p.isWatched(w) {
@@ -139,8 +139,8 @@ func (p *profiles) about(t cluster.Topic) []*watched {
 	return slices.Collect(maps.Keys(p.topics[t]))
 }
 
-// The publish method builds the profile, and publishes it if it has changed. If the argument named
-// again is false, a profile that has already been published is not replaced. If calls overlap, the
+// The publish method builds the profile, and publishes it if it has changed. The again argument
+// allows the method to replace a profile that has already been published. If calls overlap, the
 // last call reads the newest objects.
 func (w *watched) publish(build func(federation.ProfileKey) *federation.Profile, again bool) {
 	w.mu.Lock()
