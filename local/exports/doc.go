@@ -101,7 +101,7 @@
 //
 // # Goroutines
 //
-// Call New and Run once each. Status may be called at any time. Writer.Run uses one goroutine for the
-// election, and one goroutine for each write. Mirrors.Run starts one goroutine in addition to the
-// goroutines of package follow.
+// Call New and Run once each. Status may be called at any time. Writer.Run uses one goroutine for
+// the election, and one goroutine for each write. Mirrors.Run starts one goroutine in addition to
+// the goroutines of package follow.
 package exports

@@ -52,5 +52,5 @@
 //   - A failed write does not delay other objects. The Loop retries a failed write indefinitely,
 //     with a back-off from 1 s to 5 min.
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// ARCHITECTURE.md, at the root of the module, explains how the packages work together.
 package lease
