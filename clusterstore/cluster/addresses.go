@@ -42,9 +42,9 @@ func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 }
 
 // claimants returns the strongest claim to an address, and the objects with this claim. If no
-// object claims the address, the returned claim is noClaim. If a Pod has a stronger claim than any
-// ExternalWorkload could have, claimants does not look up the ExternalWorkloads. Any number of
-// ExternalWorkloads may have the same address, so looking them up can be slow.
+// object claims the address, the returned claim is noClaim. If the claim of a Pod is stronger than
+// every possible claim of an ExternalWorkload, ExternalWorkloads are not looked up. A lookup of
+// ExternalWorkloads can be slow, because any number of ExternalWorkloads may have the same address.
 func (x *addressIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	pods, byPods := x.claimed(x.pods, addr)
 	if byPods < byWorkload {
@@ -130,9 +130,9 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 	return list
 }
 
-// crowdedPorts returns the host ports of Pods and the ports of ExternalWorkloads that occur more
-// than once at an IP. The result is sorted. To limit the running time, crowdedPorts compares only
-// the first maxPortsAt ports and returns at most maxCrowdedAt ports.
+// crowdedPorts returns each port that occurs more than once among the host ports of Pods and the
+// ports of ExternalWorkloads with a given IP. The result is sorted. To limit the running time,
+// crowdedPorts compares only the first maxPortsAt ports and returns at most maxCrowdedAt ports.
 func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {

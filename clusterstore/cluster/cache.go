@@ -18,27 +18,27 @@ import (
 // missing, readers omit the endpoint. When the missing Pod arrives, readers process the endpoint's
 // slice again.
 //
-// The services index contains each Service with its slices, by name. An entry of the services index
-// is removed when it contains neither a Service nor slices.
+// The services index maps the name of each Service to the Service and its slices. An entry of the
+// services index is removed when it contains neither a Service nor slices.
 //
-// The slices index contains each EndpointSlice or Endpoints object, by key. Each slice has a stamp,
-// which changes whenever an object on which the slice depends changes. Readers compare stamps, and
-// process only the slices whose stamps have changed.
+// The slices index maps the key of each EndpointSlice or Endpoints object to the cached slice. Each
+// slice has a stamp, which changes whenever an object on which the slice depends changes. Readers
+// compare stamps, and process only the slices whose stamps have changed.
 //
-// The pods index contains Pods and ExternalWorkloads, by key, in 64 shards. Slices and Pods point
-// to each other, so that a change to a Pod invalidates its slices. The attachPods and detachPods
-// methods of sliceIndex keep the pointers in both directions consistent. The podIndex.sweep method
-// removes unused placeholders.
+// The pods index maps the key of each Pod or ExternalWorkload to the cached object. The pods index
+// is divided into 64 shards. Slices and Pods point to each other, so that a change to a Pod
+// invalidates its slices. The attachPods and detachPods methods of sliceIndex keep the pointers in
+// both directions consistent. The podIndex.sweep method removes unused placeholders.
 //
-// The owners index contains ReplicaSets and Jobs together with their Pods, by key. A change to an
-// owner invalidates its Pods. The attach and detach methods of ownerIndex keep the pointers between
-// owners and Pods consistent.
+// The owners index maps the key of each ReplicaSet or Job to the cached object, which contains
+// pointers to its Pods. A change to an owner invalidates its Pods. The attach and detach methods of
+// ownerIndex keep the pointers between owners and Pods consistent.
 //
 // The policies index contains, by key and by namespace, the Servers that make ports opaque. For
 // each namespace, the policies index contains sets of Pods, and the opaque ports of each set. To
-// find the opaque ports of a Pod, readers only need to look up the Pod's set. After a change to a
-// Server, the setServer and evaluate methods update the sets of Pods. After a change to a Pod, the
-// regroup method updates the sets of Pods.
+// find the opaque ports of a Pod, a reader looks up the set to which the Pod belongs. After a
+// change to a Server, the setServer and evaluate methods update the sets of Pods. After a change to
+// a Pod, the regroup method updates the sets of Pods.
 //
 // The nodes index contains the zone and region of each Node, by name, and the number of Nodes in
 // each region. In the local cluster, the nodes index contains the addresses of Nodes as well.
@@ -48,11 +48,12 @@ import (
 // reasons.
 //
 // If Config.Exports is set, the exports index contains the results of the export hooks. The hooks
-// return values for Services and ServiceExports, and in the local cluster also for ServiceImports.
-// In the local cluster, the exports index also records which Namespaces are being deleted. The
-// result of ExportHooks.Service is cached for every Service, because a ServiceExport may arrive
-// later than its Service. If each new ServiceExport made Isthmus list all Services again, anyone
-// who may create ServiceExports could trigger an endless series of list requests.
+// return values for Services and ServiceExports. In the local cluster, the hooks also return values
+// for ServiceImports. In the local cluster, the exports index also records which Namespaces are
+// being deleted. The result of ExportHooks.Service is cached for every Service, because a
+// ServiceExport may arrive later than its Service. If each new ServiceExport made Isthmus list all
+// Services again, anyone who may create ServiceExports could trigger an endless series of list
+// requests.
 //
 // The local field, which is set only in the local cluster, contains the ServiceProfiles, and the
 // addresses of Pods, ExternalWorkloads, Services and Nodes. The local field also contains the data

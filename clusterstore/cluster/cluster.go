@@ -31,9 +31,9 @@ type Config struct {
 	Log         *zap.Logger
 	Metrics     *Metrics          // the same for all clusters; nil disables metrics
 	Memory      *follow.MemoryCap // limits the cache; nil means no limit
-	// Supervisor recovers from panics in Changed and during the evaluation of Servers. Supervisor
-	// recovers from panics during updates to the profiles and address conflicts of the local
-	// cluster. If Supervisor is nil, every panic ends the process.
+	// Supervisor recovers from panics in Changed and during the evaluation of Servers. In the local
+	// cluster, Supervisor also recovers from panics in LocalConfig.ProfileChanged and during the
+	// search for address conflicts. If Supervisor is nil, every panic ends the process.
 	//
 	// A panic during a list or watch of a linked cluster stops all lists and watches of that
 	// cluster. After a panic in a list or watch, Health reports Failed, and the cache remains
@@ -56,8 +56,8 @@ type Config struct {
 	// [Cluster.Listed].
 	Admit <-chan struct{}
 
-	// Looks limits how many clusters read their trust anchors and Pod networks at the same time. If
-	// Looks is nil, there is no limit.
+	// Looks limits the number of clusters whose trust anchors and Pod networks are read at the same
+	// time. If Looks is nil, there is no limit.
 	Looks kube.Turns
 
 	Exports *ExportHooks // if nil, nothing is cached for exports
@@ -256,7 +256,7 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed once the first sync has nothing left to wait for except
+// Listed returns a channel that is closed when the first sync is complete except for the wait for
 // Config.Admit.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
@@ -363,12 +363,12 @@ func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federa
 }
 
 // Copy returns the cached objects of a linked cluster as gzipped lists, by resource. The result
-// contains each kind of object that has been listed. The limit argument is the maximum total size,
-// in bytes, of the lists. If the lists are larger, Copy returns an error.
+// contains one list for each resource that the Cluster has listed. The limit argument is the
+// maximum total size, in bytes, of the lists. If the lists are larger, Copy returns an error.
 //
 // Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
 // contains only the reason why they are invalid. Because EndpointSlices are copied before Pods, a
 // copy contains every Pod to which its slices refer, even if the cluster changes during the call. A
 // copied Pod may be newer than the slices that refer to the Pod. If two caches contain equal
-// objects, their copies are equal.
+// objects, the copies of these two caches are equal.
 func (c *Cluster) Copy(limit int) (map[string][]byte, error) { return makeCopy(c, limit) }

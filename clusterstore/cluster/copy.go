@@ -31,9 +31,10 @@ import (
 )
 
 // A copy of a cluster consists of Kubernetes lists in the form in which an API server would send
-// them. For a given cached value, the expand function of a kind returns the smallest object that
-// the compact function converts back to this value. If Config.Copied is set, a Cluster decodes and
-// caches the lists of a copy in the same way as lists from an API server.
+// them. Each kind of object has a compact function, which converts an object to the cached value.
+// The expand function of a kind creates the smallest object that has a given cached value. If
+// Config.Copied is set, a Cluster decodes and caches the lists of a copy in the same way as lists
+// from an API server.
 
 // makeCopy implements [Cluster.Copy].
 func makeCopy(c *Cluster, limit int) (map[string][]byte, error) {

@@ -22,10 +22,11 @@
 //     Cluster ignores endpoints that contain invalid UTF-8. A Cluster also ignores endpoints with
 //     loopback, link-local, multicast or unspecified addresses, because API servers reject these
 //     addresses in EndpointSlices.
-//   - The Servers, Pods and Pod labels in one namespace do not slow down other namespaces. A
-//     dedicated goroutine evaluates the selectors of changed Servers, one namespace at a time and
-//     without blocking other goroutines. The maxPolicy constant limits the total cost of the
-//     Servers in each namespace. If Servers exceed the limit, all replicas ignore the same Servers.
+//   - A large number of Servers, Pods or Pod labels in one namespace does not block updates to
+//     endpoints in other namespaces. A dedicated goroutine evaluates the selectors of changed
+//     Servers, one namespace at a time and without blocking other goroutines. The maxPolicy
+//     constant limits the total cost of the Servers in each namespace. If Servers exceed the limit,
+//     all replicas ignore the same Servers.
 //   - If an object has not changed, a Reader or [Local.ServiceProfile] returns the same pointer as
 //     before.
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles, ServiceExports and
@@ -38,15 +39,16 @@
 // # From an event to endpoints
 //
 // The endpointSliceKind function defines how to list and watch EndpointSlices. The compactSlice
-// function extracts the fields to cache.
+// function extracts the fields that are cached.
 //
 // The sliceIndex.set method associates the EndpointSlice with its Pods. If the EndpointSlice has
 // changed, the method also assigns a new stamp and marks the Service as changed. A goroutine of
 // [Cluster.Run] calls Config.Changed for each marked Service.
 //
 // The Config.Changed callback reads the endpoints from a reader. The reader processes only the
-// EndpointSlices with new stamps. [Cluster.Explain] uses the code of the reader to explain why each
-// address is used or ignored.
+// EndpointSlices with new stamps. [Cluster.Explain] reports why each address of a Service is used
+// or ignored. Explain runs the same code as the readers of endpoints, so the explanations are
+// consistent with the endpoints.
 //
 // # Concurrency
 //
@@ -63,13 +65,14 @@
 // # Adding a kind
 //
 // To add a kind of object, create a file with the structure of node.go, and add the kind to
-// newResources. The file for a kind defines how objects of the kind are cached, measured and
+// newResources. The file for a kind defines how objects of that kind are cached, measured and
 // indexed. The compact function of a kind extracts the cached form from an object.
 //
 // [Cluster.Copy] returns the cached objects of a linked cluster as Kubernetes lists. If
 // [Config].Copied is set, a Cluster reads copied lists instead of sending requests to an API
-// server. Each kind in a copy has an expand function, which returns the smallest object with a
-// given cached form. To copy a new kind of object, add the kind to the makeCopy function.
+// server. Each kind in a copy has an expand function, which takes a cached form and returns the
+// smallest object with that cached form. To copy a new kind of object, add the kind to the makeCopy
+// function.
 //
 // ARCHITECTURE.md in the root directory of the module describes how the packages work together.
 package cluster

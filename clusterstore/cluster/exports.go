@@ -15,14 +15,16 @@ import (
 )
 
 // ExportHooks contains functions that derive values from the objects of a Cluster. The Cluster
-// caches and compares these values without interpreting them, and counts their memory. The derived
-// values must be immutable, and must not share memory with the original objects.
+// caches and compares these values without interpreting them. The size of the values counts toward
+// the memory cap of the Cluster. The derived values must be immutable, and must not share memory
+// with the original objects.
 //
 // The hooks may be called concurrently and must not block. The Service, Listed and Changed hooks
 // are required.
 type ExportHooks struct {
-	// The Service hook returns the value to cache for a Service, or nil to cache nothing. Call
-	// [Cluster.RelistServices] when the hook would return different values for existing Services.
+	// The Service hook returns the value to cache for a Service, or nil to cache nothing. After a
+	// change that makes the hook return different values for the same Services, call
+	// [Cluster.RelistServices].
 	Service func(*corev1.Service) any
 	// The Listed hook receives the cached value of a Service, which is never nil. If Listed returns
 	// true, CachedExports.List includes the Service. If Listed returns false, CachedExports.List
@@ -239,10 +241,11 @@ func (x *exportIndex) forgetServices() {
 	x.latest.Store(nil)
 }
 
-// applied publishes the changes to one kind of object. The applied method must be called only after
-// a complete list or a single event, so that Exports never reflects a partial list. The wantsList
-// function reports whether the objects must be listed again before the changes can be published.
-// The receiver may be nil.
+// The applied method makes the latest changes to objects of one kind visible in the result of
+// Cluster.Exports. If there are any changes, the method calls ExportHooks.Changed. The applied
+// method must be called only after a complete list or a single event, so that Exports never
+// reflects a partial list. The wantsList function reports whether the objects must be listed again
+// before the changes can be published. The receiver may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
 		return

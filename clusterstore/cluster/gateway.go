@@ -100,8 +100,9 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 	return g
 }
 
-// expand sets the annotations, node ports and addresses of a Service, so that readGateway returns
-// the same gateway. The ports of the Service must already be set.
+// The expand method writes the gateway into the annotations, node ports and addresses of a Service.
+// For the resulting Service, readGateway returns an equal gateway. The ports of the Service must be
+// set before the call.
 func (g *Gateway) expand(o *corev1.Service) {
 	o.Annotations = nonEmpty(map[string]string{
 		gatewayAnnotation:  "true",
@@ -147,8 +148,8 @@ func (g *Gateway) Problem() string {
 	return ""
 }
 
-// addHost adds an address or a hostname to the gateway. If the host cannot be used or exceeds the
-// limit, addHost increments the More field instead.
+// addHost adds an address or a hostname to the gateway. If the host is unusable, or if the gateway
+// already has maxHosts hosts, addHost increments the More field instead.
 func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	ip, isIP := parseIP(text)
 	switch {

@@ -22,7 +22,8 @@ const (
 	Stale       = adminapi.Stale
 )
 
-// Status describes the state of a cluster to users. It never contains credentials.
+// Status is a user-facing description of the state of a cluster. A Status never contains
+// credentials.
 type Status = adminapi.ClusterStatus
 
 // NoGatewayAnswers is the StandingReason of a cluster whose Linkerd gateways are all dead.
@@ -39,7 +40,8 @@ const (
 	GatewayChanged     // a gateway died or recovered
 )
 
-// Change describes a change in a local or linked cluster to users. It never contains credentials.
+// Change is a user-facing description of a change in the local cluster or in a linked cluster. A
+// Change never contains credentials.
 type Change struct {
 	Cluster federation.ClusterName
 	Kind    ChangeKind
@@ -52,8 +54,8 @@ type Change struct {
 type Health struct {
 	follow.Health
 	// MalformedProxies is the number of meshed Pods whose proxy listen addresses are missing or
-	// invalid. If the listen addresses of a proxy are missing or invalid, its Pod is served without
-	// a transport header.
+	// invalid. If the listen addresses of a Pod's proxy are missing or invalid, other proxies
+	// connect to the Pod without a transport header.
 	MalformedProxies int
 	// Unusable lists malformed objects (Servers, ExternalWorkloads and ServiceProfiles), and
 	// namespaces whose Servers exceed a limit. Each entry includes a reason. Isthmus ignores

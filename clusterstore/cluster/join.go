@@ -20,8 +20,8 @@ type reader struct {
 	share federation.Share
 	spec  *Service      // the Service from which share was created
 	parts []joinedSlice // sorted by key
-	// If explained is not nil, the reader appends the verdict on each address to the list that
-	// explained points to.
+	// If this pointer is not nil, the reader appends its verdict on each address to the list at
+	// this pointer.
 	explained *[]federation.Considered
 }
 
@@ -172,9 +172,10 @@ func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	}
 }
 
-// addReady creates the endpoint for a ready address and appends the endpoint to the list. An equal
-// endpoint in the previous result is reused. If the address cannot be served, addReady returns the
-// reason, and does not change the list.
+// addReady creates the endpoint for a ready address and appends the endpoint to the list. If the
+// previous result contains an endpoint equal to the new one, addReady appends the previous endpoint
+// instead. If the address cannot be served, addReady returns the reason, and does not change the
+// list.
 func (j *joiner) addReady(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) ([]*federation.Endpoint, federation.Verdict) {
@@ -196,9 +197,9 @@ func (j *joiner) addReady(
 	return j.add(list, before)
 }
 
-// addUnready appends an endpoint for an address that is not ready. Only the fields required to
-// count the address are set. If the endpoint of an address could never be sent to proxies, the
-// address is not added.
+// addUnready appends an endpoint for an address that is not ready. Only the endpoint fields that
+// are required for counting the address are set. If a string of the endpoint cannot be sent to
+// proxies, addUnready does not add the endpoint.
 func (j *joiner) addUnready(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) []*federation.Endpoint {
@@ -217,7 +218,7 @@ func (j *joiner) addUnready(
 
 // add appends the endpoint under construction to the list. If the previous result contains an equal
 // endpoint, that endpoint is appended instead. If the endpoint cannot be sent to proxies, the list
-// does not change, and the result is the reason.
+// does not change, and the second result is the reason.
 func (j *joiner) add(list, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
 	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
 		j.common = before[i].Common // discards an equal value that shareCommon may have created
@@ -231,7 +232,8 @@ func (j *joiner) add(list, before []*federation.Endpoint) ([]*federation.Endpoin
 }
 
 // shareCommon returns a pointer to the fields that an endpoint shares with its siblings. If the
-// previous endpoint has equal fields, shareCommon returns the pointer of the previous endpoint.
+// shared fields of the new endpoint equal those of the previous endpoint, both endpoints use the
+// same pointer.
 func (j *joiner) shareCommon(c federation.Common) *federation.Common {
 	c.Group = j.group
 	if !j.common.Equal(&c) {

@@ -10,9 +10,10 @@ import (
 )
 
 // labelSet is a set of labels, encoded as strings that can be compared and shared. Keys and values
-// are in separate strings, because Pods of different workloads often have the same keys. Each key
-// and each value is followed by labelEnd. Keys are sorted, except that templateHashLabel always
-// comes first, so that templateHash is fast even for tens of thousands of labels.
+// are stored in separate strings, so that Pods with the same keys but different values can share
+// the string of keys. Each key and each value is followed by labelEnd. Keys are sorted, except that
+// templateHashLabel always comes first, so that templateHash is fast even for tens of thousands of
+// labels.
 type labelSet struct{ keys, values string }
 
 // labelEnd cannot occur in a valid label, because API servers accept only letters, digits, "-",

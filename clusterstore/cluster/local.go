@@ -35,8 +35,9 @@ type Local struct {
 	selecting byNamespace[*Service]                 // Services with a selector
 	selected  byNamespace[*decode.ExternalWorkload] // the fields of each ExternalWorkload that determine EndpointSlices
 
-	// This field contains the previous version of the ExternalWorkload that was changed or removed
-	// last. Only the goroutine that stores and removes ExternalWorkloads accesses this field.
+	// This field contains the previous version of the most recently changed or removed
+	// ExternalWorkload. Only the goroutine that stores and removes ExternalWorkloads accesses this
+	// field.
 	replaced *decode.ExternalWorkload
 }
 
@@ -204,9 +205,9 @@ var _ federation.AddressOwners = (*Local)(nil)
 
 // AddressOwner returns the Service or Pod to which an address is assigned, or "" if there is none.
 //
-// Each cluster IP is assigned to its Service. Each IP of a Pod is assigned to the Pod until the Pod
-// has terminated. If a Pod uses host networking or host ports, the IPs of its node are assigned to
-// the Pod as well.
+// For a cluster IP, AddressOwner returns the Service with this cluster IP. For the IP of a Pod,
+// AddressOwner returns the Pod until the Pod has terminated. For the IP of a Node, AddressOwner
+// returns one of the Node's Pods that use host networking or host ports.
 //
 // AddressOwner ignores ExternalWorkloads, because a machine outside of Kubernetes may belong to
 // several clusters. AddressOwner ignores the hostIP of a host port, because anyone who creates a
@@ -267,7 +268,8 @@ func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 }
 
 // ServiceProfile returns the ServiceProfile with the given namespace and name, and reports whether
-// it exists. If the ServiceProfile cannot be used, p is nil, although exists is true.
+// the ServiceProfile exists. If the ServiceProfile exists but cannot be used, p is nil and exists
+// is true.
 func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
 	c := l.cache
 	c.mu.RLock()
@@ -279,8 +281,8 @@ func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServicePro
 	return f.Profile, true
 }
 
-// ServiceProfileProblem returns the reason why all or part of a ServiceProfile cannot be used, and
-// reports whether the ServiceProfile exists.
+// ServiceProfileProblem returns the reason why a ServiceProfile or a part of the ServiceProfile
+// cannot be used. The second result reports whether the ServiceProfile exists.
 func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
 	c := l.cache
 	c.mu.RLock()
@@ -296,9 +298,9 @@ func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, e
 // EndpointSlice is managed if its endpointslice.kubernetes.io/managed-by label equals
 // LocalConfig.SliceManager.
 
-// Selecting returns a Service with the fields that determine its EndpointSlices for
-// ExternalWorkloads. The result has no selector if the Service has none. If the Service does not
-// exist, the result is nil.
+// Selecting returns a copy of a Service that contains only the fields required to create
+// EndpointSlices for ExternalWorkloads. If the Service has no selector or has the type
+// ExternalName, the copy has no selector. If the Service does not exist, Selecting returns nil.
 func (l *Local) Selecting(id federation.ServiceID) *corev1.Service {
 	if s := l.Service(id); s != nil {
 		return s.decodeSelecting(id)
@@ -317,9 +319,9 @@ func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 	return list
 }
 
-// Workloads returns the ExternalWorkloads in a namespace, with the fields that determine
-// EndpointSlices. If the namespace is empty, Workloads returns the ExternalWorkloads in all
-// namespaces.
+// Workloads returns the ExternalWorkloads in a namespace. Each returned object contains only the
+// fields required to create EndpointSlices. If the namespace is empty, Workloads returns the
+// ExternalWorkloads in all namespaces.
 func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	l.cache.mu.RLock()
 	defer l.cache.mu.RUnlock()
@@ -374,10 +376,10 @@ func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 
 // Topic is the subject of a change.
 //
-// If only the IP field is set, the subject is an address. If the IP and AddressOwner fields are
-// set, the subject is the object to which an address is assigned. If the Instances field is set,
-// the subject is the set of hostnames in a Service. In all other cases, the subject is a Service
-// with its ServiceProfiles.
+// If only the IP field is set, the subject is this IP. If the IP and AddressOwner fields are set,
+// the subject is the object to which this IP is assigned. If the Instances field is set, the
+// subject is the set of hostnames in a Service. In all other cases, the subject is a Service with
+// its ServiceProfiles.
 type Topic struct {
 	IP           netip.Addr
 	AddressOwner bool

@@ -103,16 +103,16 @@ func (l *location) addrs(yield func(netip.Addr) bool) {
 	}
 }
 
-// claim is the reason why an address may be assigned to a Pod or ExternalWorkload. Lower values are
-// stronger claims. The cluster IP of a Service takes precedence over all claims. An address is
-// ambiguous, and is not assigned to any object, if several objects share the strongest claim. Only
-// TCP ports count.
+// A claim specifies why a Pod or ExternalWorkload is a candidate for an address. Lower values are
+// stronger claims. The cluster IP of a Service takes precedence over all claims. If several objects
+// have equally strong claims to an address, and no object has a stronger claim, the address is
+// ambiguous and is not assigned to any object. Only claims to TCP ports are considered.
 //
 // A running Pod that is being deleted keeps its address until another Pod claims the address.
 // Clients can therefore identify draining Pods. If several Pods that are being deleted claim the
 // same address, the address is not assigned to any of them.
 //
-// If a host port specifies a hostIP, the Pod claims the port only at that address. The creator of a
+// If a host port specifies a hostIP, the Pod claims the port only on that address. The creator of a
 // Pod can specify any hostIP. A claim to a hostIP has the lowest precedence, unless the kubelet
 // reports the hostIP as an address of the node.
 type claim uint8

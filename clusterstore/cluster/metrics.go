@@ -11,8 +11,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// resourceNames contains each resource, together with the prefixes of its metrics *_cache_size and
-// *_informer_lag_seconds. The metric names match those of Linkerd's destination controller.
+// For each resource, resourceNames contains the prefixes of two metric names, which end in
+// _cache_size and _informer_lag_seconds. The metric names match those of Linkerd's destination
+// controller.
 var resourceNames = []struct{ resource, cache, lag string }{
 	{"endpoints", "endpoints", "endpoints"},
 	{"endpointslices", "endpointslices", "endpointslices"},

@@ -20,8 +20,8 @@ const (
 
 type node struct {
 	zone, region unique.Handle[string]
-	// The addresses are sorted and contain no duplicates. Only Nodes of the local cluster have
-	// addresses.
+	// The addresses are sorted and contain no duplicates. In a linked cluster, the list of
+	// addresses is always empty.
 	addresses []netip.Addr
 }
 

@@ -75,8 +75,8 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	return newFacts(t, o.Spec.NodeName)
 }
 
-// expandPod returns the smallest Pod that compactPod, in a linked cluster, converts back to the
-// given cached form. Opaque ports that equal the default are omitted, so that the replica that
+// expandPod takes the cached form of a Pod in a linked cluster, and returns the smallest Pod that
+// has this cached form. Opaque ports that equal the default are omitted, so that the replica that
 // reads the copy applies its own default.
 func expandPod(p compactedPod, r Rules) *corev1.Pod {
 	t := p.facts.fullTemplate()
@@ -184,8 +184,9 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 // traits is usually shared by many Pods.
 //
 // In measurements with realistic labels and without slices, a Pod with siblings in a ReplicaSet or
-// StatefulSet uses 220 to 280 bytes. If a Job has only one Pod, this Pod uses up to 530 bytes. A
-// label key that only one Pod uses adds 600 to 700 bytes.
+// StatefulSet uses 220 to 280 bytes. If a Job has only one Pod, the cache uses up to 530 bytes for
+// this Pod. If a Pod has a label key that no other Pod has, the cache uses another 600 to 700 bytes
+// for this Pod.
 //
 // ExternalWorkloads are cached as pods too, because Pods and ExternalWorkloads become endpoints in
 // the same way. The key of an ExternalWorkload never equals the key of a Pod.
@@ -227,8 +228,6 @@ type podFacts struct {
 	traits string
 }
 
-// newFacts moves the traits out of the template, and returns the facts of a Pod or
-// ExternalWorkload.
 func newFacts(t template, node string) podFacts {
 	traits := t.owner.name + labelEnd + t.serviceAccount + labelEnd + t.labels.values
 	t.owner.name = ""
@@ -247,7 +246,7 @@ func (f podFacts) fullTemplate() template {
 
 func (f podFacts) isRead() bool { return f != podFacts{} }
 
-// siblings reports whether two Pods have the same facts, except for their nodes.
+// The siblings method reports whether the facts about two Pods are equal, apart from the nodes.
 func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }
 
 // The facts that withoutNode returns are the same for all siblings.

@@ -17,11 +17,12 @@ import (
 // contains the ports that its Servers make opaque for Pods and ExternalWorkloads. The cache.mu
 // mutex guards a policy, but is not held during an evaluation.
 //
-// Pods whose facts differ only in their nodes are siblings and form a set. Opaque ports are
-// evaluated once for each set of siblings, rather than once for each Pod. After a change to a
-// Server, a dedicated worker evaluates all sets in the namespace, while Pods keep their previous
-// opaque ports. A new or changed Pod without an existing set is evaluated before it is added to the
-// cache.
+// Pods are siblings if the data that affects their endpoints is equal, apart from the nodes. Each
+// group of siblings forms a set. Opaque ports are evaluated once for each set of siblings, rather
+// than once for each Pod. After a change to a Server, a dedicated worker evaluates the opaque ports
+// of all sets of siblings in the namespace. Until the worker has finished, Pods keep their previous
+// opaque ports. If a new or changed Pod has no siblings yet, the Pod's opaque ports are evaluated
+// before the Pod is added to the cache.
 type policy struct {
 	servers map[string]*serverFacts // by name
 	changed bool                    // a Server has changed since the worker last read the Servers
@@ -47,9 +48,10 @@ type podSet struct {
 	lacks  bool // the opaque ports of this set exceed maxOpaqueBytes
 }
 
-// opaquePorts contains all opaque ports of a Pod, including those that no Server makes opaque. The
-// zero value means that no Server makes a port of the Pod opaque, so that only the Pod's own opaque
-// ports apply. Equal values share memory.
+// opaquePorts contains all opaque ports of a Pod: those that Servers make opaque, and those from
+// the Pod's annotation or from the defaults. The zero value means that Servers do not add opaque
+// ports, and that only the ports from the annotation or from the defaults apply. Equal values share
+// memory.
 type opaquePorts = unique.Handle[Ports]
 
 const (
@@ -61,8 +63,8 @@ const (
 	// each change to a Server, the worker matches all Pods in the namespace again.
 	maxPolicy = 10_000
 	// maxOpaqueBytes is the maximum number of bytes for the opaque ports of the Pods in a
-	// namespace. Equal sets of ports are counted only once. When the limit is reached, Servers do
-	// not affect further Pods.
+	// namespace. Equal sets of ports are counted only once. If storing the opaque ports of a Pod
+	// would exceed the limit, Servers do not affect this Pod.
 	maxOpaqueBytes = 1 << 20
 )
 
@@ -77,8 +79,9 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// The join method adds a Pod to the set of its siblings. If the siblings have no set yet, they get
-// the evaluated set, or a new set if the evaluated set is nil.
+// The join method adds a Pod to the set of its siblings. If the siblings have no set yet, the
+// evaluated argument becomes their set. If there is neither a set nor an evaluated argument, the
+// method creates a set.
 func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	facts := of.facts.withoutNode()
 	set := p.sets[facts]
@@ -285,7 +288,7 @@ func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 }
 
 // regroup adds a new or changed Pod to the set of its siblings, and removes a deleted Pod from its
-// set. The evaluated set is used only if the siblings have no set yet.
+// set. If the siblings of the Pod already have a set, regroup ignores the second argument.
 func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
 	p := x.byNamespace[of.namespace()]
 	if p == nil || p.pods == nil { // the first evaluation groups the Pods

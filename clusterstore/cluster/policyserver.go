@@ -74,14 +74,16 @@ func (f *serverFacts) read() (err error) {
 	return nil
 }
 
-// Every namespace with a Server needs a policy, so the size of each Server includes a whole policy.
+// The size of a Server includes the size of a policy, as if each Server were the only Server in its
+// namespace.
 func (f *serverFacts) size(key string) int64 {
 	return sizeof[serverFacts]() + 2*indexEntry[*serverFacts]() + indexEntry[*policy]() + policySize +
 		selectorMemory(f.spec.PodSelector) + selectorMemory(f.spec.ExternalWorkloadSelector) +
 		textSize(f.spec.Port.StrVal) + textSize(f.spec.ProxyProtocol) + unusableSize("Server "+key, f.invalid)
 }
 
-// selectorMemory includes both the specification and the parsed form of a selector.
+// selectorMemory estimates how many bytes the specification and the parsed form of a selector use
+// together.
 func selectorMemory(s *metav1.LabelSelector) int64 {
 	if s == nil {
 		return 0
@@ -102,9 +104,9 @@ func (f *serverFacts) equal(o *serverFacts) bool {
 	return f.invalid == o.invalid && equality.Semantic.DeepEqual(f.spec, o.spec)
 }
 
-// cost returns the cost of the Server, which counts toward maxPolicy. A valid Server costs one,
-// plus one for each label and expression in its selectors, plus one for each value in these
-// expressions. A malformed Server costs one.
+// cost returns the cost of the Server, which counts toward maxPolicy. The cost of a valid Server is
+// 1, plus 1 for each label and expression in its selectors, plus 1 for each value in these
+// expressions. The cost of a malformed Server is 1.
 func (f *serverFacts) cost() int {
 	if f.invalid != "" {
 		return 1

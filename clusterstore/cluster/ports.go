@@ -15,8 +15,9 @@ import (
 // Ports is an immutable set of port numbers. The zero value is the empty set. Sets with the same
 // ports are equal when compared with ==.
 type Ports struct {
-	// ranges contains four bytes for each range: the first and the last port, both big-endian. The
-	// encoding as a string makes sets comparable, so that Pods with equal sets can share memory.
+	// ranges contains four bytes for each range: the first and the last port, both big-endian.
+	// Encoding sets as strings makes the sets comparable, so that Pods with equal sets can share
+	// memory.
 	ranges string
 }
 
@@ -55,9 +56,9 @@ func (p Ports) String() string {
 	return b.String()
 }
 
-// formatDistinct formats the set as a list that ParsePorts accepts. If an item equals the name of a
-// port, formatDistinct adds leading zeros to the item, because ParsePorts would otherwise look up
-// the name.
+// formatDistinct formats the set as a list that ParsePorts accepts. If a port number or range in
+// the list is also the name of a port, formatDistinct adds leading zeros, so that ParsePorts does
+// not take the number or range for the name.
 func (p Ports) formatDistinct(named map[string]uint16) string {
 	items := strings.Split(p.String(), ",")
 	for i := range items {
@@ -74,7 +75,7 @@ func bounds(r string) (from, to uint16) {
 
 // ParsePorts parses a comma-separated list of ports, ranges and names, such as
 // "25,3306,80-90,http". Because a name may look like a range, each item is first looked up in the
-// map of named ports. Spaces around items and a trailing comma are allowed.
+// map of named ports. A trailing comma is allowed, and so are spaces around items.
 //
 // If the list contains invalid items, ParsePorts returns the set of all valid items, and an error.
 // The error lists the first ten invalid items.
@@ -139,11 +140,12 @@ func parsePort(s string) (uint16, bool) {
 
 // namedPorts contains the named TCP ports of an object, for Servers that refer to a port by name.
 // Each port is encoded as its name, labelEnd, and its big-endian number. The encoded ports are in
-// no particular order, and several ports may have the same name. The encoding as a string makes
-// namedPorts comparable, so that objects can share memory.
+// no particular order, and several ports may have the same name. Encoding the ports as a string
+// makes namedPorts comparable, so that objects with the same ports can share memory.
 type namedPorts string
 
-// maxNamedPorts is the maximum size, in bytes, of the named ports of one object.
+// If the encoded named ports of an object exceed maxNamedPorts bytes, further ports of the object
+// are ignored.
 const maxNamedPorts = 16 << 10
 
 // appendPort ignores ports without a name or with an invalid number.

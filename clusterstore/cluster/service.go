@@ -30,8 +30,9 @@ type Service struct {
 	Labels      map[string]string // only keys with a prefix in cachedPrefixes
 	Annotations map[string]string // only keys with a prefix in cachedPrefixes
 
-	// This string encodes the fields of the Service that determine EndpointSlices. The pointer is
-	// nil if the Service has no selector, or if LocalConfig.SliceManager is empty.
+	// This string encodes the fields of the Service that are required to create EndpointSlices for
+	// ExternalWorkloads. The pointer is nil if encodeSelecting returned nil, or if
+	// LocalConfig.SliceManager is empty.
 	selecting *string
 }
 
@@ -97,9 +98,10 @@ func (s *Service) size() int64 {
 	return n
 }
 
-// serviceEntrySize returns the number of bytes that a serviceEntry uses, with or without a Service.
-// The size includes one more allocation than necessary, as a safety margin. For many small
-// Services, the estimate without the margin differs from the actual heap size by less than 1%.
+// serviceEntrySize returns the number of bytes that a serviceEntry uses, excluding the memory of
+// the Service in the entry. The size includes one more allocation than necessary, as a safety
+// margin. Without this margin, the estimate for a large number of small Services would differ from
+// the actual heap size by less than 1%.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 3*allocation + sizeof[serviceEntry]() + place + listedSize
@@ -241,9 +243,10 @@ func (s *Service) portRef(port uint16) portRef {
 	return portRef{number: port}
 }
 
-// encodeSelecting encodes the fields of a Service that determine EndpointSlices, or returns nil if
-// the Service has no selector. The encoded form uses about 400 bytes and contains no pointers for
-// the garbage collector to follow.
+// encodeSelecting encodes the fields of a Service that are required to create EndpointSlices for
+// ExternalWorkloads. If the Service has no selector or has the type ExternalName, encodeSelecting
+// returns nil. The encoded form uses about 400 bytes and contains no pointers for the garbage
+// collector to follow.
 func encodeSelecting(o *corev1.Service) *string {
 	if o.Spec.Type == corev1.ServiceTypeExternalName || len(o.Spec.Selector) == 0 {
 		return nil

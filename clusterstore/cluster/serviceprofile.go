@@ -101,8 +101,8 @@ const (
 // translatedProfile is the immutable result of translating a ServiceProfile.
 type translatedProfile struct {
 	Profile *federation.ServiceProfile // nil if the ServiceProfile cannot be used
-	// Problem describes why Isthmus or proxies cannot use all or part of the ServiceProfile. The
-	// text is empty if the whole ServiceProfile can be used.
+	// Problem describes why Isthmus or the proxies cannot use the ServiceProfile or a part of the
+	// ServiceProfile. The text is empty if the whole ServiceProfile can be used.
 	Problem string
 }
 
@@ -138,9 +138,9 @@ type translatedProfile struct {
 // proxies use the opaque ports of the Service instead.
 //
 // Proxies discard a retry budget if its ttl is below 1 s or above 1 min, its ratio is above 1,000,
-// or its minRetriesPerSecond is above 2,147,483,647. Proxies ignore a status without bounds. If API
-// servers accept a value that proxies discard or ignore, the translation preserves the value, and
-// the Problem mentions it.
+// or its minRetriesPerSecond is above 2,147,483,647. Proxies ignore a status range that has neither
+// a minimum nor a maximum. If API servers accept a value that proxies discard or ignore, the
+// translation preserves the value, and the Problem mentions it.
 func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	if o.Invalid != "" {
 		return &translatedProfile{Problem: text.Clean(o.Invalid, text.Long)}
@@ -160,7 +160,7 @@ func (t *translatedProfile) Equal(o *translatedProfile) bool {
 type translator struct {
 	size        int    // estimated size of the parts translated so far
 	problem     string // problem with the first part that Isthmus or proxies ignore
-	emptyStatus bool   // a status without bounds was translated
+	emptyStatus bool   // a status range without a minimum and a maximum was translated
 }
 
 func (t *translator) describe(p *federation.ServiceProfile) string {
@@ -324,8 +324,8 @@ func discarded(b *federation.RetryBudget) string {
 var (
 	errNull  = errors.New("null or missing")
 	errEmpty = errors.New("no field is set")
-	// errEmptyStatus describes a condition that proxies ignore. A status without bounds does not
-	// make a ServiceProfile unusable.
+	// errEmptyStatus describes a status range that proxies ignore. A ServiceProfile that contains
+	// an ignored status range is still usable.
 	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max, so proxies ignore this status")
 )
 
@@ -417,8 +417,9 @@ func (t *translator) list(
 	}
 }
 
-// status translates a range of status codes. If only one bound is set, it serves as both the
-// minimum and the maximum, because proxies ignore a condition with a zero bound.
+// The status method converts a range of status codes to a condition for proxies. If only one bound
+// of the range is set, this bound serves as both the minimum and the maximum, because proxies
+// ignore a condition with a zero bound.
 func (t *translator) status(s *decode.Range) (federation.Match, error) {
 	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}
 	for _, code := range []uint32{s.Min, s.Max} {

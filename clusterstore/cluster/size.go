@@ -14,11 +14,11 @@ import (
 // heap.
 
 const (
-	// allocation is the estimated overhead, in bytes, of one allocation. The estimate is at least
-	// as high as the average of the actual overhead over all allocation sizes.
+	// allocation is the estimated overhead, in bytes, of one allocation. On average over all
+	// allocation sizes, the actual overhead is at most this estimate.
 	allocation = 16
-	// listedSize is the number of bytes that one pointer uses in a list that may have unused
-	// capacity.
+	// listedSize is the estimated memory, in bytes, for one pointer in a list, including a share of
+	// the list's unused capacity.
 	listedSize = 16
 	// indexShare is the maximum number of slots per entry in a map that has just grown.
 	indexShare = 16.0 / 7

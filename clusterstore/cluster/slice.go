@@ -123,7 +123,7 @@ func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slic
 	return k
 }
 
-// Endpoints in the core API group are the predecessor of EndpointSlices.
+// The Endpoints kind of the core API group is the predecessor of the EndpointSlice kind.
 type (
 	//lint:ignore SA1019 Endpoints are read with --enable-endpoint-slices=false
 	coreEndpoints = corev1.Endpoints
@@ -281,8 +281,8 @@ func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, po
 	return append(list, slicePort{name: intern(name), number: number})
 }
 
-// These constants are labels and annotations that Linkerd's service mirror sets on endpoints that
-// refer to a gateway.
+// These constants are the keys of labels and annotations that Linkerd's service mirror sets on the
+// endpoints of mirrored Services.
 const (
 	mirrorClusterLabel        = "mirror.linkerd.io/cluster-name"
 	gatewayIdentityAnnotation = "mirror.linkerd.io/remote-gateway-identity"
@@ -297,7 +297,8 @@ func readMirror(o *metav1.ObjectMeta) mirror {
 	}
 }
 
-// expand returns metadata that readMirror converts back to the mirror.
+// The expand method is the inverse of the readMirror function. For the returned metadata,
+// readMirror returns the same mirror.
 func (m *mirror) expand() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Labels: nonEmpty(map[string]string{mirrorClusterLabel: m.cluster}),
@@ -409,7 +410,8 @@ func (a address) withIP(text string, at addressFacts) address {
 	return a
 }
 
-// expand returns an endpoint that readEndpoint and withIP convert back to this address.
+// The expand method is the inverse of readEndpoint and withIP. From the returned endpoint,
+// readEndpoint and withIP create the same address.
 func (a *address) expand() discoveryv1.Endpoint {
 	at := a.facts.Value()
 	e := discoveryv1.Endpoint{Addresses: []string{at.text}, Hostname: a.hostname, TargetRef: expandTarget(a.target)}
@@ -486,7 +488,8 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	return follow.JoinKey(namespace, ref.Name), true
 }
 
-// expandTarget returns an object reference that endpointTarget converts back to the target.
+// expandTarget is the inverse of the endpointTarget function. For the returned object reference,
+// endpointTarget returns the same target.
 func expandTarget(target string) *corev1.ObjectReference {
 	kind := targetKind(target)
 	if kind == federation.Address {
@@ -562,8 +565,9 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// slice.shared yields the address facts that slices share, each with its size. If consecutive
-// addresses have equal facts, the facts are yielded only once.
+// The slice.shared method iterates over the handles of the slice's addressFacts, and over the size
+// of each addressFacts in bytes. If consecutive addresses have the same handle, the method yields
+// the handle only once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
