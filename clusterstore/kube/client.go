@@ -43,8 +43,8 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	cfg.QPS = -1
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	// The network to the local API server is fast, so compression would cost more CPU time than it
-	// saves.
+	// The network to the local API server is fast, so compression would save little time, but would
+	// use CPU time.
 	cfg.DisableCompression = cfg.DisableCompression || name == federation.Local
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = UserAgent()
@@ -111,8 +111,9 @@ func (c *Client) Printable(err error) error {
 	return Printable(withoutToken(err, c.config.BearerToken))
 }
 
-// Server returns what the API server's responses have revealed so far. The result does not include
-// the facts that a [Keeper] reads, and does not contain credentials.
+// Server returns the information about the API server that the Client has gathered from its
+// requests so far. The result does not include the facts that a [Keeper] reads, and does not
+// contain credentials.
 func (c *Client) Server() adminapi.APIServer {
 	if c.observer == nil {
 		return adminapi.APIServer{}

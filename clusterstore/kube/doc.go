@@ -42,12 +42,13 @@
 //   - A resource counts as absent ([decode.Sources].Serves) only if the server sends valid API
 //     discovery documents without the resource. A 404 response or an empty list of groups does not
 //     prove that a resource is absent.
-//   - [Client.Server] returns what the server's responses have revealed: the time of the server's
-//     clock, the error of the last failed request, and up to 100 refused requests by verb and
+//   - [Client.Server] returns information about the server that the Client has gathered from its
+//     requests: the difference between the server's clock and the local clock, the error of the
+//     newest request if that request got no response, and up to 100 refused requests by verb and
 //     resource.
 //   - Each Client has its own connections. Requests to a linked cluster are always sent directly to
-//     the server in the kubeconfig. Requests to the local cluster may use a proxy from the
-//     environment variables.
+//     the server in the kubeconfig. Requests to the local cluster respect the proxy settings in
+//     environment variables such as HTTPS_PROXY.
 //
 // Facts are the trust anchors, the Pod networks and the server's version. The following rules apply
 // to facts:
@@ -56,10 +57,10 @@
 //     Viewing a page never causes a request.
 //   - [Keeper.Look] reads trust anchors again if the last attempt was at least 10 s ago, and Nodes
 //     if the last attempt was at least a minute ago.
-//   - Calls to Look read the facts of at most eight clusters at a time. A cluster that does not
-//     respond within 10 s is skipped for a minute.
-//   - Reading the facts of one cluster uses at most a few megabytes of memory. The cached facts use
-//     at most about 100 kB.
+//   - Calls to Look read facts about at most eight clusters at the same time. A cluster that does
+//     not respond within 10 s is skipped for a minute.
+//   - Reading the facts about one cluster uses at most a few megabytes of memory. The cached facts
+//     use at most about 100 kB.
 //   - Facts do not contain credentials. All error messages are short and safe to display.
 //   - The command "isthmus check" reads the same facts with [Read] before an installation, and
 //     while no replica is ready.
@@ -72,5 +73,5 @@
 // resources. Isthmus uses a single client for all resources, and derives the label "client" from
 // the path of each request.
 //
-// ARCHITECTURE.md in the module's root shows how the packages work together.
+// ARCHITECTURE.md, at the root of the module, shows how the packages work together.
 package kube

@@ -55,9 +55,9 @@ func (f *Facts) AddTo(s *adminapi.APIServer) {
 	s.Networks = &networks
 }
 
-// Read reads the facts of a cluster, and reports whether they are complete. Facts are incomplete if
-// a retry could read additional facts. Missing objects and missing permissions do not make the
-// facts incomplete. The namespace argument is the namespace of the control plane.
+// Read reads the facts about a cluster, and reports whether the facts are complete. Facts are
+// incomplete if a retry could read additional facts. Missing objects and missing permissions do not
+// make the facts incomplete. The namespace argument is the namespace of the control plane.
 func Read(ctx context.Context, client *Client, namespace string) (f *Facts, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -107,7 +107,8 @@ func settled(err error) bool {
 }
 
 // tellsPresent reports whether the result of a read shows the current state of the cluster. For
-// example, an error for a missing object shows the current state, but a timeout does not.
+// example, a NotFound error proves that an object does not exist, but a timeout proves nothing
+// about the object.
 func tellsPresent(err error) bool {
 	_, content := errors.AsType[contentError](err)
 	return content || settled(err)
@@ -300,8 +301,8 @@ func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 }
 
 // writable returns t in UTC, limited to years from 0 to 9999, because other years cannot be encoded
-// in JSON. A certificate that is valid until the end of the year 9999 may expire in the year 10000
-// in UTC.
+// in JSON. If a certificate expires at the end of the year 9999 in a time zone behind UTC, its
+// expiry time in UTC is in the year 10000.
 func writable(t time.Time) time.Time {
 	if t = t.UTC(); t.Year() > 9999 {
 		return time.Unix(latest, 0).UTC()

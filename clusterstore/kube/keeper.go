@@ -28,7 +28,8 @@ const (
 // [Keeper.Look].
 type Turns chan struct{}
 
-// NewTurns returns Turns with a limit of looksAtOnce clusters.
+// NewTurns returns Turns that let calls to [Keeper.Look] read facts from up to eight clusters at
+// the same time.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
 // The take method waits for a turn. If ctx is done before the turn begins, the result is false. If
@@ -51,7 +52,7 @@ func (t Turns) giveBack() {
 	}
 }
 
-// Keeper reads and caches the facts of one cluster.
+// Keeper reads and caches the facts about one cluster.
 type Keeper struct {
 	// fixed
 	client    *Client
@@ -64,8 +65,7 @@ type Keeper struct {
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
 	// anchorsTried and networksTried are the times of the last attempts to read trust anchors and
-	// Pod networks. After a timeout, paused is the time until which calls to Look do not read
-	// facts.
+	// Pod networks. After a timeout, calls to Look do not read facts until the time in paused.
 	anchorsTried, networksTried, paused time.Time
 }
 
@@ -82,9 +82,10 @@ func (k *Keeper) Facts() *Facts {
 	return k.facts
 }
 
-// Look asks Run to read all facts that are due. The returned channel is closed once Run has read
-// the facts, or immediately if no facts are due. The channel stays open at least until the API
-// server has sent its first response.
+// Look asks Run to read the trust anchors and the Pod networks again. The trust anchors are read at
+// most once every 10 s, and the Pod networks at most once every minute. The returned channel is
+// closed once Run has read the facts, or immediately if Run has no facts to read. The channel stays
+// open at least until the API server has sent its first response.
 func (k *Keeper) Look() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,9 +114,10 @@ func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	return now.Sub(k.anchorsTried) >= anchorsEvery, now.Sub(k.networksTried) >= networksEvery
 }
 
-// Before the first read, Run waits for the API server's first response, and then up to listsFirst
-// for the cluster's objects to be listed. Run reads the facts again every hour and after calls to
-// Look. Run returns when ctx is done.
+// Run reads the facts after the API server's first response, and then every hour. Before the first
+// read, Run waits up to 5 s until the cluster's objects have been listed. If the facts are
+// incomplete, Run reads them again after two minutes. Run also reads facts after calls to Look. Run
+// returns when ctx is done.
 func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	defer k.endLook()
 	select {
@@ -163,9 +165,10 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// The look method reads the facts that are due, starting with the trust anchors, because they are
-// small. A failure that does not show the current state of the cluster, such as a timeout, does not
-// replace facts that were read successfully.
+// The look method reads the trust anchors and then the Pod networks, unless they were read
+// recently. The trust anchors are read first, because Pod networks require a list of all Nodes,
+// which may be large. A failure that does not show the current state of the cluster, such as a
+// timeout, does not replace facts that were read successfully.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()
 	if !k.turns.take(ctx) {

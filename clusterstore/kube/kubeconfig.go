@@ -51,9 +51,9 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 // may contain only a server, its certificate authority, and a token or a client certificate, all of
 // them inline. Unknown fields are ignored, as in client-go.
 //
-// Errors and warnings never quote the kubeconfig, because quotes could reveal credentials. Names of
-// unknown fields are quoted only if they are unlikely to be secrets. Errors from parsers are not
-// wrapped, because they quote the input.
+// Errors and warnings do not quote the kubeconfig, because the quoted text could contain
+// credentials. The only exceptions are names of unknown fields that are unlikely to be secrets.
+// Errors from parsers are not wrapped, because they quote the input.
 func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	var cfg *rest.Config
 	var insecure []string
@@ -263,8 +263,8 @@ func checkCredentials(cfg *rest.Config) error {
 
 const maxIgnored = 8 // unknown fields that are listed by name
 
-// The harmless pattern matches names of unknown fields that are safe to show. In a broken file, a
-// name that does not match the pattern could be a secret.
+// Warnings show the name of an unknown field only if the name matches the following pattern. In a
+// malformed kubeconfig, a secret could stand in the place of a field name.
 var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
 var errTwice = errors.New("kubeconfig contains the same field twice: remove one of the two")
@@ -288,9 +288,9 @@ type unknownFields struct {
 	err   error
 }
 
-// The visit method removes unknown fields from a value that will be decoded as the given type. If
-// the value does not fit the type, the method does not change the value, and the decoder returns an
-// error later.
+// The visit method removes unknown fields from a YAML node that will be decoded as the given Go
+// type. If the node does not match the Go type, the method leaves the node unchanged, because the
+// decoder will return an error.
 func (u *unknownFields) visit(n *yaml.Node, as reflect.Type) {
 	switch as.Kind() {
 	case reflect.Pointer:
@@ -352,17 +352,18 @@ const (
 	maxDepth = 20
 	// maxRSA is the maximum length, in bits, of the integers in an RSA key. The crypto/tls package
 	// has the same limit for a peer's key. The CPU time for processing an RSA key grows with the
-	// cube of the key's length, and the processing cannot be canceled. For the largest key that
-	// fits into a kubeconfig, the processing would take hours.
+	// cube of the key's length, and the processing cannot be canceled. Processing the largest key
+	// that fits into a kubeconfig would take hours.
 	maxRSA = 8192
 )
 
 var errLongKey = errors.New("an RSA key is longer than 8192 bits: use a shorter key, or ECDSA")
 
-// plainYAML removes the unknown fields from the only document of a YAML file, and returns
-// descriptions of these fields. A YAML document with an anchor is refused, because aliases could
-// turn a few hundred kilobytes into gigabytes. The document is encoded again, because the decoder
-// uses a different parser, which could find an alias that the first parser missed.
+// plainYAML removes the unknown fields from a YAML file, and returns descriptions of the removed
+// fields. A file with more than one YAML document is refused. A YAML document with an anchor is
+// also refused, because aliases could expand a small file to gigabytes. The document is encoded
+// again, because the decoder uses a different parser, which could find an alias that the first
+// parser missed.
 func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document, next yaml.Node

@@ -76,9 +76,10 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	}
 }
 
-// When the server accepts a request, forget removes the recorded refusals of the same request and
-// of API discovery for its API group. A successful watch also clears a recorded refusal to list the
-// same objects, because a client watches only objects that it may list.
+// The forget method is called when the server has accepted a request. The method removes the
+// recorded refusals of requests with the same verb and resource, and of API discovery for the same
+// API group. A client watches only objects that it may list, so a successful watch also removes a
+// recorded refusal to list the same objects.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {
@@ -105,8 +106,8 @@ func (o *observer) failure(err error) {
 
 // clockOf compares a server's clock with the local clock, or returns nil if the response has no
 // date. The Date header is truncated to whole seconds, and the exact time of the response is
-// unknown. Because both times are inexact, clockOf compares the middle of the possible local times
-// with the middle of the possible server times.
+// unknown. Because both times are known only as ranges, clockOf compares the midpoint of the range
+// of local times with the midpoint of the range of server times.
 func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	at, err := http.ParseTime(date)
 	if err != nil {

@@ -30,8 +30,9 @@ type Requests struct {
 }
 
 // clusterRequests contains the metrics of one cluster. The metrics of the local cluster are the
-// same as those of Linkerd's destination controller. Each linked cluster has fewer time series than
-// the local cluster, because every replica exports series for every link.
+// same as those of Linkerd's destination controller. Every replica exports time series for every
+// linked cluster. To limit the total number of time series, a linked cluster has fewer series than
+// the local cluster.
 type clusterRequests struct {
 	linked               bool
 	total, errors        *prometheus.CounterVec

@@ -26,9 +26,10 @@ const (
 )
 
 // If a server closes each HTTP/2 connection with GOAWAY, net/http repeats the request hundreds of
-// times per second. If a server refuses every stream, net/http repeats the request for a minute. A
-// dial timeout does not prevent net/http from repeating a request. To prevent endless attempts,
-// maxTries limits their number, and beginTimeout limits the time until the response begins.
+// times per second. If a server refuses every stream, net/http keeps retrying the request for a
+// minute. A dial timeout does not prevent net/http from repeating a request. To prevent endless
+// attempts, maxTries limits their number, and beginTimeout limits the time until the response
+// begins.
 const (
 	maxTries     = 3
 	beginTimeout = dialTimeout + dialTimeout + headerTimeout // maximum duration of one attempt
@@ -101,7 +102,7 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 			return dial(ctx, network, address)
 		}
 	}
-	// Only requests to the local cluster may use a proxy from the environment variables.
+	// Only requests to the local cluster respect the proxy settings in environment variables.
 	if t.Proxy == nil && name == federation.Local {
 		t.Proxy = http.ProxyFromEnvironment
 	}
@@ -117,9 +118,9 @@ func newDialer() *net.Dialer {
 	}
 }
 
-// withoutRetryAfter hides the Retry-After header from client-go. With Retry-After, client-go would
-// retry a request up to ten times, after the pauses that the server requests. During a long pause,
-// the holder of a Lease would lose the Lease.
+// withoutRetryAfter hides the Retry-After header from client-go. If client-go saw a Retry-After
+// header, client-go would retry the request up to ten times, each time after the delay that the
+// server requests. During a long delay, the holder of a Lease would lose the Lease.
 type withoutRetryAfter struct{ next http.RoundTripper }
 
 func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -199,10 +200,10 @@ func (c connection) Close() error {
 	return c.Conn.Close()
 }
 
-// firstAlone delays all requests until the first request has a connection, or has failed to open
-// one. Until net/http knows that a server supports HTTP/2, net/http opens one connection per
-// request. Without firstAlone, a new link would open seven connections and later use only one of
-// them.
+// firstAlone delays all later requests until the first request has a connection, or has failed to
+// open a connection. Until net/http knows that a server supports HTTP/2, net/http opens one
+// connection per request. Without firstAlone, a new link would open seven connections and later use
+// only one of them.
 type firstAlone struct {
 	next http.RoundTripper
 
