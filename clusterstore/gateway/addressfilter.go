@@ -44,9 +44,9 @@ type AddressFilter struct {
 	readAt  time.Time    // when host and hostErr were read
 }
 
-// The refusal method returns a displayable reason why an address must not be probed now, or "" if
-// it may be probed. The refusal method blocks until the local cluster's cache is complete. If ctx
-// is done before the cache is complete, the result is "" although the address must not be probed.
+// The refusal method returns a displayable reason why an address must not be probed now. An address
+// may be probed only if the result is "" and ctx is not done. The refusal method blocks until the
+// local cluster's cache is complete or ctx is done.
 func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !f.Routable(ip) {
@@ -72,9 +72,9 @@ func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	return ""
 }
 
-// hostAddresses returns the addresses of the host's network interfaces. In a Pod, hostAddresses
-// returns the addresses of the Pod. Loopback addresses are omitted, because Routable already
-// excludes them.
+// hostAddresses returns the addresses of the host's network interfaces. If Isthmus runs in a Pod,
+// hostAddresses returns the Pod's addresses. Loopback addresses are omitted, because Routable
+// already excludes them.
 func (f *AddressFilter) hostAddresses() ([]netip.Addr, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,13 +18,15 @@
 //
 //   - A gateway counts as dead after three consecutive failed probes, and as alive again after one
 //     successful probe. Dead gateways are not used while another gateway of the cluster is alive.
-//   - If a name resolves to different addresses than before, the Tracker remembers the health of
-//     the old addresses for ten minutes.
-//   - If a name can no longer be resolved, its last addresses stay in use.
-//   - The Tracker tracks the health separately for each port and path of an IP.
-//   - A linked cluster cannot make Isthmus send many requests. At most [MaxAddresses] addresses of
-//     a cluster are probed. Each IP receives at most one probe at a time, and at most one per
-//     second, even if it has several ports and paths.
+//   - If the name of a gateway resolves to new addresses, the Tracker remembers the health of the
+//     old addresses for up to ten minutes.
+//   - If the name of a gateway can no longer be resolved, the addresses from the last successful
+//     lookup stay in use.
+//   - The Tracker tracks health separately for each combination of IP address, probe port and probe
+//     path.
+//   - A linked cluster cannot make Isthmus send large numbers of probes. At most [MaxAddresses]
+//     addresses of a cluster are probed. Each IP receives at most one probe at a time, and at most
+//     one per second, even if the IP is probed on several ports and paths.
 //   - A probe times out after five seconds. Probes do not contain credentials and do not follow
 //     redirects.
 //   - Before each probe, the [AddressFilter] checks the exact address of the probe. An address that

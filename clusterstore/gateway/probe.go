@@ -49,8 +49,8 @@ func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	return nil
 }
 
-// The shorten function returns a short form of an error for display, without quotations from the
-// response.
+// The shorten function returns a short error for display. The error's message contains no text from
+// the response.
 func shorten(err error) error {
 	var op *net.OpError
 	switch {

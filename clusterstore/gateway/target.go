@@ -10,7 +10,8 @@ import (
 )
 
 // MaxAddresses is the maximum number of gateway addresses that Isthmus uses for one cluster. If a
-// cluster has more addresses, Isthmus uses the first addresses in the order of the targets.
+// cluster has more gateway addresses, Isthmus uses the addresses of the first targets in the list,
+// and ignores the other addresses.
 const MaxAddresses = 16
 
 // Target is the address or the name of a gateway.

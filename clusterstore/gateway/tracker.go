@@ -317,7 +317,7 @@ type resolved struct {
 	failure error        // of the last attempt
 }
 
-// The remember method creates the state of new probes, and drops the state of probes that have not
+// The remember method creates state for new probes, and drops the state of probes that have not
 // been used for a long time. If the probe of a gateway has changed, the new probe starts with the
 // health of the old probe. The caller holds t.mu.
 func (t *Tracker) remember(before []Address) {
@@ -360,7 +360,7 @@ func (t *Tracker) healthOf(before []Address, addr netip.AddrPort) health {
 	return health{}
 }
 
-// hostsOf returns the IPs for which a probe or its period has changed.
+// hostsOf returns the IPs whose probes or probe periods differ between the two maps.
 func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
 	ips := make(map[netip.Addr]bool)
 	for _, periods := range []map[probeKey]time.Duration{before, now} {

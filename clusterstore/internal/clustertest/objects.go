@@ -31,8 +31,8 @@ var madeTexts = []string{
 
 func (m Maker) text() string { return madeTexts[m.IntN(len(madeTexts))] }
 
-// The fill method sets a value and its nested fields at random. Deeply nested fields are set less
-// often.
+// The fill method fills a value with random data. The deeper a field is nested, the more likely the
+// field stays unset.
 func (m Maker) fill(v reflect.Value, depth int) {
 	if m.IntN(4) == 0 && depth > 0 || depth > 9 {
 		return
@@ -85,8 +85,8 @@ func (m Maker) fill(v reflect.Value, depth int) {
 	}
 }
 
-// Make sets the fields of an object at random. Make always sets a valid name and namespace, because
-// package decode rejects a response with invalid names.
+// Make sets a random selection of an object's fields to random values. Make always sets a valid
+// name and namespace, because package decode rejects a response with invalid names.
 func (m Maker) Make(o metav1.Object) {
 	m.fill(reflect.ValueOf(o).Elem(), 0)
 	o.SetName(fmt.Sprint("n", m.IntN(1000)))
@@ -96,7 +96,7 @@ func (m Maker) Make(o metav1.Object) {
 	}
 }
 
-// UsedMeta contains the paths of the metadata fields that Isthmus uses for all kinds.
+// UsedMeta lists the paths of the metadata fields that Isthmus uses in objects of all kinds.
 const UsedMeta = "ObjectMeta.Name ObjectMeta.Namespace ObjectMeta.UID ObjectMeta.ResourceVersion " +
 	"ObjectMeta.CreationTimestamp ObjectMeta.DeletionTimestamp " +
 	"ObjectMeta.Labels ObjectMeta.Annotations ObjectMeta.OwnerReferences.Kind ObjectMeta.OwnerReferences.Name " +
@@ -106,7 +106,8 @@ const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.Ho
 	"Spec.%[1]s.Ports.ContainerPort Spec.%[1]s.Ports.Protocol " +
 	"Spec.%[1]s.Env.Name Spec.%[1]s.Env.Value "
 
-// These variables contain the paths of the fields that Isthmus uses for each kind.
+// Each of the following variables lists the paths of the fields that Isthmus uses in objects of one
+// kind.
 var (
 	UsedPod = UsedMeta + fmt.Sprintf(usedContainer, "Containers") + fmt.Sprintf(usedContainer, "InitContainers") +
 		"Spec.ServiceAccountName Spec.NodeName Spec.HostNetwork Status.Phase Status.HostIP Status.PodIP " +
@@ -167,7 +168,8 @@ func Prune(v reflect.Value, used []string) {
 	}
 }
 
-// Zero sets the field at a path to its zero value in every struct that contains the field.
+// Zero sets the field at the given path to its zero value. If the path leads through a slice, Zero
+// sets the field in every element of the slice.
 func Zero(v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.Pointer:
