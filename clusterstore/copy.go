@@ -17,7 +17,7 @@ import (
 // A replica that starts while the API of a linked cluster is unreachable cannot fill its cache for
 // that cluster. Another replica may have stored a copy of its cache in the local cluster (package
 // local/copies). If a copy exists, the link serves endpoints from the copy until the cluster has
-// synced. While a link serves a copy, its state is Stale. A copy contains no credentials.
+// synced. A link that serves a copy is in the state Stale. A copy contains no credentials.
 
 // CopiedCluster describes the linked cluster whose cache was copied.
 type CopiedCluster struct {
@@ -72,8 +72,8 @@ const (
 	maxLoads = 4
 )
 
-// linkCopy reads the copy of a link's cluster, and holds the cluster that has loaded the copy. Only
-// the link's goroutine calls the methods of a linkCopy.
+// linkCopy reads the stored copy of a linked cluster's cache, and holds the Cluster value that
+// contains the loaded copy. Only the link's goroutine calls the methods of a linkCopy.
 type linkCopy struct {
 	link    *link
 	allowed bool            // the copy may be read; set for links that exist when the replica starts
@@ -85,10 +85,10 @@ type linkCopy struct {
 	release time.Time       // until when next waits for kinds of the copy; zero until next has synced
 }
 
-// The use method reads and loads the copy if the cluster cannot be reached. While a copy is being
-// loaded, the link handles only two events. If the cluster completes its first sync, loading stops,
-// because the copy is no longer needed. If new Secrets arrive, loading stops, and the next call
-// loads the copy again.
+// The use method reads and loads the copy if the cluster cannot be reached. If the cluster
+// completes its first sync while the copy is being loaded, loading stops, because the copy is no
+// longer needed. If new Secrets arrive while the copy is being loaded, loading stops, and the next
+// call of the method loads the copy again.
 func (c *linkCopy) use(ctx context.Context, newer <-chan struct{}) (interrupted bool) {
 	l := c.link
 	if c.isNeeded() {
@@ -140,8 +140,8 @@ func (c *linkCopy) retry() {
 }
 
 // untilNeeded returns how long the link must still wait before it reads the copy. If the link does
-// not need the copy, untilNeeded returns 0 and false. After the Store has settled, a link may retry
-// loading a copy, but no longer makes a first attempt.
+// not need the copy, untilNeeded returns 0 and false. If a link has not tried to load its copy
+// before the Store settles, the link never loads the copy.
 func (c *linkCopy) untilNeeded() (wait time.Duration, needed bool) {
 	next := c.link.next
 	if !c.allowed || next == nil || c.began.IsZero() && closed(c.link.store.settled) {
@@ -179,7 +179,7 @@ func (c *linkCopy) load(ctx context.Context) error {
 	}
 }
 
-// tryLoad starts a cluster that loads the copy. If no copy exists, tryLoad does nothing.
+// tryLoad makes one attempt to read and load the copy. If no copy exists, tryLoad does nothing.
 func (c *linkCopy) tryLoad(ctx context.Context) error {
 	l := c.link
 	if !l.store.loads.take(ctx) {
@@ -237,11 +237,12 @@ func (c *linkCopy) serve() {
 }
 
 // The stays method reports whether the link must keep serving the copy even though the cluster
-// itself has synced. Before the link stops serving the copy, the cluster must list each kind of
-// object that the copy contains. Lists of optional kinds may be missing after the first sync,
-// because a starting API server may reject requests, and Isthmus retries these requests only after
-// a pause. The wait for missing kinds of objects is limited, because the credentials may lack
-// permissions.
+// itself has synced. The link serves the copy until the cluster has listed each kind of object that
+// the copy contains, or until a time limit expires. An API server that is still starting up may
+// reject requests for optional kinds of objects. Isthmus retries rejected requests only after a
+// pause, so the cluster may complete its first sync before it has listed the optional kinds.
+// Without the time limit, credentials that lack permission to list some kinds of objects would keep
+// the copy in use forever.
 func (c *linkCopy) stays() bool {
 	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), c.link.next.cluster.Health())) == 0 {
 		return false
@@ -253,7 +254,7 @@ func (c *linkCopy) stays() bool {
 }
 
 // The due method returns a channel that receives a value when the link must read its copy or stop
-// serving the copy, or nil if neither is pending.
+// serving the copy. If the link need not read or stop serving a copy, the channel is nil.
 func (c *linkCopy) due() <-chan time.Time {
 	if wait, needed := c.untilNeeded(); needed {
 		return time.After(wait)

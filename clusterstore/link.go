@@ -22,9 +22,9 @@ import (
 	"isthmus/internal/panics"
 )
 
-// linkEnv contains the dependencies of links. [NewStore] creates the linkEnv of all linked
-// clusters, and [NewLocalLink] creates the linkEnv of the local cluster. The fields of a linkEnv do
-// not change after the first link has started.
+// linkEnv contains the dependencies of links. All linked clusters share the linkEnv that [NewStore]
+// creates. The local cluster uses a separate linkEnv, which [NewLocalLink] creates. The fields of a
+// linkEnv do not change after the first link has started.
 type linkEnv struct {
 	rules      cluster.Rules
 	table      *federation.Table
@@ -76,10 +76,10 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 // runs the link, and only that goroutine writes the fields of the link. The link receives lists of
 // Secrets through its mailbox.
 //
-// A link has up to two clusters. The [federation.Table] reads endpoints from the serving cluster.
-// If l.next is set, it contains a new cluster, which replaces the serving cluster once the new
-// cluster has synced. Before its first sync, a link has no serving cluster. During a rotation, a
-// link has two clusters: the serving one, and the one that replaces it.
+// A link has up to two [Cluster] values. The [federation.Table] reads endpoints from the serving
+// Cluster. If l.next is set, it contains a new Cluster, which replaces the serving Cluster once the
+// new Cluster has synced. Before its first sync, a link has no serving Cluster. During a rotation
+// of credentials, a link has two Clusters: the serving Cluster, and its successor.
 //
 // If a linked cluster cannot sync when the replica starts, the table may read from a copy of the
 // cluster's cache until the cluster has synced.
@@ -474,8 +474,8 @@ func because(text string, why error) string {
 }
 
 // admitSuccessor lets the successor complete its first sync as soon as the successor no longer has
-// to wait for any kind of object. The arguments are the current health of the serving cluster and
-// of the successor.
+// to wait for lists of objects. The arguments are the current health of the serving cluster and of
+// the successor.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)
@@ -495,8 +495,8 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 	close(n.admit)
 }
 
-// whyNotWait returns the reason why a successor should stop waiting for kinds of objects that it
-// has not listed. The result is "" if the successor should keep waiting.
+// whyNotWait returns the reason why a successor should stop waiting for the kinds of objects that
+// it has not listed yet. The result is "" if the successor should keep waiting.
 func (l *link) whyNotWait(serving, next cluster.Health) string {
 	switch {
 	case l.otherCluster():
@@ -517,8 +517,9 @@ func (l *link) otherCluster() bool {
 	return before != "" && now != "" && before != now
 }
 
-// noteProblem records why a successor cannot replace the serving cluster, and logs and reports a
-// new problem.
+// noteProblem records the reason why a successor cannot replace the serving cluster. If the error
+// is nil, the successor has no problem. If no problem was recorded before, noteProblem also logs
+// and reports the new problem.
 func (l *link) noteProblem(problem error) {
 	if l.replacing() { // the successor has the same credentials, so they are not the problem
 		return
@@ -534,13 +535,14 @@ func (l *link) noteProblem(problem error) {
 }
 
 // A panic during a list or watch of a linked cluster permanently stops all lists and watches of the
-// cluster, because the cache may be inconsistent. After a panic, the link starts a new cluster with
-// the same credentials. Until the new cluster has synced, the link is stale and serves the cache of
-// the failed cluster.
+// Cluster value, because its cache may be inconsistent. After a panic, the link starts a new
+// Cluster with the same credentials. Until the new Cluster has synced, the link is stale and serves
+// the cache of the failed Cluster.
 
-// noteFailures schedules the replacement of failed clusters. The pauses before replacements grow
-// like those of a [panics.Supervisor]. If a failed cluster had run for at least MaxPause, it is
-// replaced after the shortest pause.
+// noteFailures schedules the replacement of failed Clusters. Like the pauses of a
+// [panics.Supervisor], the pause before a replacement doubles with each further failure, up to
+// [panics.MaxPause]. If the failed Cluster had run for at least [panics.MaxPause], the next pause
+// is [panics.MinPause].
 func (l *link) noteFailures() {
 	now := time.Now()
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
@@ -674,8 +676,9 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		// While the new cluster waits for gateways or for missing kinds of objects, its Synced
-		// channel may already be closed, so the link does not watch the channel.
+		// While a synced cluster still waits for gateways or for lists of objects, the link ignores
+		// the cluster's closed Synced channel. Receiving from a closed channel never blocks, and
+		// would cause a busy loop.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}

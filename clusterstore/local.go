@@ -92,8 +92,9 @@ func newLocalLink(o *LocalLinkOptions) *link {
 	return env.newLink(federation.Local, zap.WarnLevel)
 }
 
-// Run lists and watches the cluster until ctx is done, and returns once the cluster has stopped.
-// When Run returns, the table still contains the link of the cluster. Run must be called only once.
+// Run lists and watches the objects of the local cluster until ctx is done, and returns once all
+// goroutines that Run started have ended. When Run returns, the table still contains the link of
+// the cluster. Run must be called only once.
 func (l *LocalLink) Run(ctx context.Context) { l.link.run(ctx) }
 
 // Synced returns a channel that is closed once the cluster has synced and its link is ready.

@@ -56,10 +56,11 @@ type runningCluster struct {
 }
 
 // noteAdvantage records when the successor gained an advantage over the serving cluster. The
-// successor has an advantage if it watches all required kinds of objects, and the serving cluster
-// is stale or uses credentials that the API server rejects. The advantage begins when noteAdvantage
-// notices it, not when the serving cluster became stale. After a long outage of the API server, the
-// successor may simply be the first of the two clusters to resume its watches.
+// successor has an advantage if it watches all required kinds of objects while the serving cluster
+// is stale or uses credentials that the API server rejects. The recorded time is the time of the
+// call that notices the advantage, not the time when the serving cluster became stale. After a long
+// outage of the API server, the successor may happen to resume its watches first, and then has an
+// advantage only briefly.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):
@@ -171,14 +172,15 @@ func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 	return nil // never called, because a failedCluster never syncs and therefore is never added to the table
 }
 
-// maxStarts is the maximum number of clusters that connect and list at the same time. Without this
-// limit, hundreds of starting clusters would compete for CPU time. With too many clusters,
-// connections and lists would time out and start over, so that no cluster would become ready.
+// Isthmus opens the first connections and requests the first lists for at most maxStarts clusters
+// at the same time. Without this limit, connections to hundreds of clusters would compete for CPU
+// time and time out again and again, so that no cluster would become ready.
 const maxStarts = 32
 
 // A turn has at most startSteps steps, each of length startStep, so that an unresponsive cluster
-// does not delay other clusters. A step begins when the goroutine notices the end of the previous
-// step, so turns are longer when the CPUs are busy.
+// does not delay other clusters. Each step of a turn begins only when the goroutine has noticed the
+// end of the previous step. If the CPUs are busy, the goroutine notices the end of each step late,
+// so the whole turn takes longer.
 const (
 	startSteps = 20
 	startStep  = 50 * time.Millisecond

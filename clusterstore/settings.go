@@ -149,10 +149,11 @@ func (r *linkSettings) namedTargets(
 	return list, problem
 }
 
-// probeFor returns the probe of the gateway Service that has the given port. If no gateway Service
-// has the port, or if several gateway Services specify different probes for the port, probeFor
-// returns the zero Probe. An address with the zero Probe is not probed, because a wrong probe would
-// mark a healthy gateway as dead.
+// probeFor returns the probe for a gateway address with the given port. The probe belongs to the
+// gateway Service whose port or node port is the given port. If no gateway Service has the port, or
+// if several gateway Services specify different probes for the port, probeFor returns the zero
+// Probe. An address with the zero Probe is not probed, because a wrong probe would mark a healthy
+// gateway as dead.
 func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
 		if g.NodePort == port { // node ports are unique within a cluster

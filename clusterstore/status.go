@@ -36,7 +36,8 @@ func (v *linkStatus) served() *runningCluster {
 }
 
 // health returns the health that pages and metrics show for the cluster. If the link serves a copy,
-// the result describes the objects in the copy and the unreachable API server.
+// the numbers of objects come from the copy, and the errors are those of the unreachable API
+// server.
 func (v *linkStatus) health() cluster.Health {
 	h := v.shown().cluster.Health()
 	if !v.copy.served {
@@ -55,7 +56,8 @@ func (v *linkStatus) health() cluster.Health {
 	return h
 }
 
-// A link replaces a failed cluster with another cluster that has the same credentials.
+// The replacing method reports whether a new Cluster is about to replace a failed Cluster with the
+// same credentials.
 func (l *linkStatus) replacing() bool {
 	return l.serving != nil && l.next != nil && l.serving.creds.hash == l.next.creds.hash
 }

@@ -39,14 +39,15 @@ type Options struct {
 	Memory     int64                 // memory cap of each linked cluster, in bytes; zero means no cap
 	Network    string                // network of Isthmus, which cannot reach Pods on other networks
 	IPv6       bool                  // clients get IPv6 addresses, as in the Options of the Table
-	// LocalCluster is the cache of the local cluster. Isthmus never probes addresses of the local
-	// cluster as gateways of linked clusters. If LocalCluster is nil, the addresses of the local
-	// cluster are unknown.
+	// LocalCluster is the cache of the local cluster. If a linked cluster has a gateway address
+	// that belongs to the local cluster, Isthmus does not probe the address. If LocalCluster is
+	// nil, Isthmus does not know the addresses of the local cluster.
 	LocalCluster gateway.LocalCluster
 
-	// WhenLost and LostAfter are defaults that link Secrets may override. WhenLost is the standing
-	// of a lost cluster's endpoints. A cluster counts as lost once requests to list or watch its
-	// objects have failed for the duration LostAfter.
+	// WhenLost and LostAfter are defaults that link Secrets may override. WhenLost says whether the
+	// endpoints of a lost cluster stay in service, become a last resort or are withdrawn. A cluster
+	// counts as lost once requests to list or watch its objects have failed for the duration
+	// LostAfter.
 	WhenLost  federation.Standing
 	LostAfter time.Duration // zero means DefaultLostAfter
 
@@ -204,9 +205,9 @@ func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, erro
 	return cluster.New(cfg)
 }
 
-// Run watches the link Secrets and runs their clusters until ctx is done, and returns when all
-// clusters have stopped. When Run returns, the table still contains the links, so proxies do not
-// lose endpoints during a shutdown. Run must be called only once.
+// Until ctx is done, Run watches the link Secrets and runs a Cluster for each linked cluster. Run
+// returns when all Clusters have stopped. When Run returns, the table still contains the links, so
+// proxies do not lose endpoints during a shutdown. Run must be called only once.
 func (s *Store) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -495,8 +496,8 @@ func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cl
 }
 
 // Look makes all ready clusters read their trust anchors and Pod networks again. Look returns when
-// all trust anchors and Pod networks have been read, or when ctx is done. Status includes the trust
-// anchors, the Pod networks and their age.
+// all trust anchors and Pod networks have been read, or when ctx is done. The result of Status
+// includes the trust anchors and the Pod networks, each with its age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}
 	for _, v := range s.publishedLinks() {
@@ -591,7 +592,7 @@ func await(ctx context.Context, all ...<-chan struct{}) {
 	}
 }
 
-// The channel must be one on which no values are ever sent.
+// The closed function reports whether c has been closed. No goroutine may send values on c.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -11,14 +11,16 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// A successor is a cluster with new credentials that starts while another cluster is serving. If a
-// successor took over before it had listed a kind of object, all objects of that kind would seem to
-// have been deleted. For example, replacing a cluster too early could remove endpoints, or stop
-// proxies from treating ports as opaque. A successor completes its first sync only after it has
-// listed each kind of object that the serving cluster has cached. The admitSuccessor method decides
-// when a successor no longer waits for missing kinds of objects.
+// A successor is a new Cluster value that is to replace the serving Cluster value of a link,
+// usually because the link's credentials have changed. If a successor took over before it had
+// listed a kind of object, all objects of that kind would seem to have been deleted. For example,
+// replacing a Cluster too early could remove endpoints, or stop proxies from treating ports as
+// opaque. A successor completes its first sync only after it has listed each kind of object that
+// the serving Cluster has cached. The admitSuccessor method decides when a successor stops waiting
+// for kinds of objects that it has not listed yet.
 
-// awaitable is an optional kind of object that affects endpoints.
+// awaitable describes an optional kind of object that affects endpoints, and that a successor may
+// have to list before it replaces the serving Cluster.
 type awaitable struct {
 	resource string // resource name in the health of a cluster
 	name     string // resource name in permissions
@@ -65,14 +67,15 @@ func (a *awaitedKind) describe() string {
 // still has to list.
 const awaitedPause = 5 * time.Second
 
-// maxStale limits how long a successor waits for missing kinds of objects while the serving cluster
-// is stale. Time counts toward maxStale only while the successor watches all required kinds of
-// objects.
+// While the serving Cluster is stale, a successor waits at most maxStale for the kinds of objects
+// that it has not listed yet. If the serving Cluster exceeds its memory cap, maxStale does not
+// apply. Time counts toward maxStale and maxRevoked only while the successor watches all required
+// kinds of objects.
 const maxStale = time.Minute
 
-// maxRevoked limits how long a successor waits for missing kinds of objects while the API server
-// rejects the credentials of the serving cluster. An API server may briefly reject all credentials,
-// so the limit is long enough for a cluster to retry its requests at least once.
+// While the API server rejects the credentials of the serving Cluster, a successor waits at most
+// maxRevoked for the kinds of objects that it has not listed yet. An API server may briefly reject
+// all credentials, so maxRevoked is long enough for a Cluster to retry its requests at least once.
 const maxRevoked = 10 * time.Second
 
 // awaitedKinds returns the kinds of objects that a successor must list before it replaces the
@@ -100,8 +103,8 @@ func watchesNeeded(h cluster.Health) bool {
 	})
 }
 
-// The revoked function reports whether the API server no longer accepts the credentials of a
-// cluster.
+// The revoked function reports whether the API server has rejected a cluster's credentials for at
+// least 10 s.
 func revoked(h cluster.Health) bool {
 	return slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
 		return r.Failure == adminapi.Unauthorized && r.Lasts
