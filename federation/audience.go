@@ -17,8 +17,8 @@ func (a audience) find(c Client) *published {
 	return nil
 }
 
-// The clients method extends the given list with all kinds of clients on the given nodes. If nodes
-// is nil, the list is extended with all kinds of clients, regardless of the node. Clients without a
+// The clients method appends all kinds of clients on the given nodes to the given list. If nodes is
+// nil, the method appends every kind of client, including clients without a node. Clients without a
 // node come first, as Set.HintedTo requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
@@ -36,7 +36,7 @@ func (a audience) clients(list []*published, nodes map[string]bool) []*published
 }
 
 // unlessHinted appends the clients on the given nodes, and all clients whose endpoints are not
-// chosen by node hints.
+// determined by node hints.
 func (a audience) unlessHinted(list []*published, nodes map[string]bool) []*published {
 	for _, to := range a.clients(nil, nil) {
 		if set, _ := to.latest.Get(); nodes[to.client.Node] || !set.Hinted {
@@ -54,8 +54,8 @@ type published struct {
 	steering  Latest[*steering] // the port's steering, for Set.Tiers
 }
 
-// decideTiers returns how much of each tier the clients now use. When steering begins, clients keep
-// the tiers of their current endpoints until these tiers are no longer needed.
+// decideTiers decides what share of each tier the clients receive from now on. When steering
+// begins, clients keep the tiers of their current endpoints until these tiers are no longer needed.
 func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {

@@ -11,8 +11,8 @@ type pass struct {
 	port       *port
 	ipv6       bool
 	byHostname map[string]hosted // endpoints of the requested instances
-	// nodes contains the names of the nodes that have endpoints. If traffic need not stay on the
-	// client's node, or if the pass is for a single client, nodes is nil.
+	// nodes contains the names of the nodes that have endpoints. The map is nil unless traffic must
+	// stay on the client's node and endpoints are chosen for more than one client.
 	nodes    map[string]bool
 	tallies  map[tallyKey]*tally
 	gateways []gatewaySlice // gateway slices that the port's members offer
@@ -68,8 +68,8 @@ type gatewaySlice struct {
 	cluster ClusterName
 }
 
-// tally holds the endpoints that clients with the same instance, node and zone can use. A tally
-// also holds the number of endpoints in each tier.
+// tally holds the endpoints that are available to clients that request the same instance from the
+// same node and zone. A tally also holds the number of endpoints in each tier.
 type tally struct {
 	zone   string // the clients' zone, if zone is a term of the preference
 	counts tierCounts
@@ -83,7 +83,7 @@ type tally struct {
 type tallyKey struct{ instance, node, zone string }
 
 // The tally method returns the tally for a client. All clients on nodes without endpoints share one
-// tally, so that clients cannot create more tallies by sending invented node names.
+// tally, so that clients cannot create more tallies by sending names of nodes that do not exist.
 func (x *pass) tally(c Client) *tally {
 	key := tallyKey{instance: c.Instance}
 	if x.zoned() {
@@ -300,8 +300,9 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 // is nil.
 //
 // As in kube-proxy, node hints are ignored unless every endpoint has one. If any endpoint is
-// remote, node hints are ignored. With node hints, a client would receive all remote endpoints, but
-// only the local endpoints with hints for its node.
+// remote, node hints are ignored. If node hints were applied to a list with remote endpoints, a
+// client would receive all remote endpoints, but only the local endpoints that have a hint for its
+// node.
 func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
 	if len(list) == 0 || slices.ContainsFunc(list, ignored) {

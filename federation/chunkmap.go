@@ -10,9 +10,9 @@ import (
 // chunk takes a few microseconds.
 const chunkSize = 500
 
-// chunkMap is a map whose lock need not be held during an entire iteration. Holding Table.mu while
-// iterating over 50,000 definitions would delay every call to [Table.Changed] by milliseconds. To
-// measure the delay, run:
+// chunkMap is a map that can be iterated over without holding its lock the whole time. Holding
+// Table.mu while iterating over 50,000 definitions would delay every call to [Table.Changed] by
+// milliseconds. To measure the delay, run:
 //
 //	go test -run '^$' -bench ChangedDuringWalks ./federation
 //
@@ -77,8 +77,8 @@ func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 //   - Every entry that exists throughout the iteration is yielded, possibly twice.
 //   - Entries that are set or deleted during the iteration may or may not be yielded.
 //
-// The iteration runs from the end of the list to its beginning. No entry is missed, because entries
-// move only in the direction of the iteration, toward the beginning.
+// The iteration runs from the end of the list to its beginning, and entries move only toward the
+// beginning, so the iteration does not miss any entry.
 func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		var chunk []chunkEntry[K, V]

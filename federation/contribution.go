@@ -177,9 +177,10 @@ func (b bounds) screen(s *Slice) *screened {
 	return b.screenUnready(s, out)
 }
 
-// screenUnready stores the allowed unready addresses in the given result. If there is no result
-// yet, but unready addresses are refused, screenUnready creates the result. Unready addresses are
-// only counted, so it does not matter which local objects have the same addresses.
+// screenUnready checks the unready addresses in a slice, and stores those that are allowed in the
+// given result. If there is no result yet, but unready addresses are refused, screenUnready creates
+// the result. Unready addresses are only counted, so it does not matter which local objects have
+// the same addresses.
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {

@@ -40,7 +40,8 @@ type Member struct {
 
 func (m Member) String() string { return m.Service.String() + "@" + m.Cluster.String() }
 
-// Definition lists the members of a service in the local cluster.
+// Definition describes a service of the local cluster, and lists its members, which may be in any
+// cluster.
 type Definition struct {
 	// Members is sorted by precedence. If several members offer the same address, the first of
 	// these members wins. Each member is listed once.
@@ -77,7 +78,7 @@ func (d *Definition) equal(o *Definition) bool {
 // missing ordinary Service is never reported, because it does not indicate a fault.
 func (d *Definition) plain(m Member) bool { return !d.Federated && m.Cluster == Local }
 
-// MemberStatus says whether a member contributes endpoints, or why it does not.
+// MemberStatus says whether a member contributes endpoints and, if not, why not.
 type MemberStatus struct {
 	Link    LinkState
 	Service ServiceState // valid only if Link is Ready
@@ -111,8 +112,8 @@ func (s MemberStatus) String() string {
 // clusters. Teams can use the same preference for ordinary and federated Services.
 type Preference struct {
 	// Tiers is sorted from most to least preferred. Each endpoint belongs to the first tier that
-	// includes it. Endpoints outside all tiers are not served. If Tiers is empty, a single tier
-	// contains all clusters.
+	// includes it. Endpoints that do not belong to any tier are not served. If Tiers is empty, a
+	// single tier contains all clusters.
 	Tiers []Tier
 	// MinReady is the number of ready endpoints that clients require. Clients use a tier only if
 	// all earlier tiers together have fewer ready endpoints than MinReady.
@@ -133,8 +134,8 @@ func (p *Preference) firstTiers(n int) string {
 	return strings.Join(words, ", ")
 }
 
-// tierName returns the tier at index i in annotation syntax. The index after the last tier refers
-// to clusters of last resort.
+// tierName returns the text that represents tier i in annotations. The index after the last tier
+// refers to clusters of last resort.
 func (p *Preference) tierName(i int) string {
 	switch {
 	case i >= max(len(p.Tiers), 1):

@@ -1,10 +1,10 @@
 // Package federation merges the endpoints that several clusters offer for a service, and publishes
 // the endpoints for each kind of client.
 //
-// A [Table] combines definitions, which list the members of each service, with the linked clusters.
-// Each cluster implements [Source]. The table publishes a [Set] of endpoints for every watched
-// [Key]. A Set is immutable, is sorted by address, and contains one endpoint per address. [Diff]
-// returns the differences between two sets.
+// A [Definition] lists the members of a service. A [Source] provides the current state of one
+// cluster. A [Table] uses definitions and sources to compute a [Set] of endpoints for every watched
+// [Key], and publishes this set. A Set is immutable, is sorted by address, and contains one
+// endpoint per address. [Diff] returns the differences between two sets.
 //
 //	t := federation.NewTable(federation.Options{})
 //	t.Link("east", federation.Ready, east)     // east is a Source
@@ -31,13 +31,13 @@
 //   - With a [Preference], or during a gradual cordon, the sets also depend on the times at which
 //     changes occur. Two tables publish the same sets if they receive the same inputs and watches
 //     at the same times.
-//   - Published values are never modified, so callers may share them. Unchanged endpoints keep
-//     their pointers in the next set.
+//   - Published values are never modified, so callers may share them. If an endpoint has not
+//     changed, the next set contains the same *Endpoint pointer.
 //   - A set without endpoints contains a [Reason]. The reason distinguishes an empty service from
 //     an unknown service and from a service that can never work.
 //   - [Set.Tiers] returns the tier of each endpoint and the standing of its cluster. Tiers and
 //     standings may change without a change to the set.
-//   - [Table.Explain] says why a set omits each address that is not served. The addresses with the
+//   - For each address that a set omits, [Table.Explain] gives the reason. The addresses with the
 //     verdict [Served] are exactly the addresses in the set, because Explain runs the same code
 //     that chooses the endpoints.
 //
@@ -52,11 +52,12 @@
 //
 //   - [Table.Changed] tells the table only which service has changed. If the service is watched,
 //     the table reads the new state from the source.
-//   - A port is undeclared if no member is known to declare it. A service can have up to
-//     [MaxUndeclaredPorts] watched undeclared ports, or more if members stop declaring watched
-//     ports. Clients of further undeclared ports receive a set with the reason [TooManyPorts].
+//   - A port is undeclared if no member is known to declare it. Clients can watch at most
+//     [MaxUndeclaredPorts] undeclared ports of a service. If members stop declaring watched ports,
+//     the number of watched undeclared ports may exceed this limit. Clients of further undeclared
+//     ports receive a set with the reason [TooManyPorts].
 //   - The cost of a change does not depend on watches for instances that do not exist.
-//   - If node hints choose a client's endpoints, the client's Key includes its node. Changes to
+//   - If node hints determine a client's endpoints, the client's Key includes its node. Changes to
 //     endpoints with hints for other nodes do not affect the client. Clients on nodes without
 //     hinted endpoints share one set per zone.
 //
@@ -73,7 +74,7 @@
 //   - If two clusters offer the same address, a cluster in service wins over a cluster of last
 //     resort. Withdrawn clusters, and clusters outside all tiers, do not compete for addresses.
 //   - A gradual cordon removes a tenth of the cluster's endpoints at a time. All replicas divide
-//     the endpoints of a cluster into the same tenths.
+//     the endpoints of a cluster into the same ten groups.
 //   - If a service has no tiers, and all its clusters are in service, the table neither stores
 //     history nor schedules changes for the service.
 //
@@ -98,6 +99,6 @@
 //     determines which tiers are in use, and pass.get chooses the endpoints. The new [Set] is
 //     published if it differs from the previous one.
 //
-// The methods Explain, Impact, Linked, Unserved, Watched and Steered only describe the table, for
-// metrics and the debug API.
+// The methods Explain, Impact, Linked, Unserved, Watched and Steered do not change the table.
+// Metrics and the debug API use these methods to describe the table.
 package federation

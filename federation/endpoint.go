@@ -59,8 +59,8 @@ func (e *Endpoint) NameLabel() (Label, bool) {
 type Kind uint8
 
 const (
-	// Address is an address without a known object: a manually defined endpoint, or a Linkerd
-	// gateway.
+	// Address is the kind of an address that belongs to neither a Pod nor an ExternalWorkload, such
+	// as a manually defined endpoint or a Linkerd gateway.
 	Address Kind = iota
 	Pod
 	// Workload is an address of a Linkerd ExternalWorkload.
@@ -89,7 +89,8 @@ func (h *Hints) Nodes() []string {
 	return h.ForNodes
 }
 
-// Equal reports whether h and o have the same content. A nil *Hints is equal to the zero value.
+// Equal reports whether h and o have the same content. A nil *Hints is equivalent to a pointer to
+// the zero value.
 func (h *Hints) Equal(o *Hints) bool {
 	return h == o || slices.Equal(h.Zones(), o.Zones()) && slices.Equal(h.Nodes(), o.Nodes())
 }
@@ -117,7 +118,8 @@ func (c *Common) Get() *Common {
 	return c
 }
 
-// Equal reports whether c and o have the same content. A nil *Common is equal to the zero value.
+// Equal reports whether c and o have the same content. A nil *Common is equivalent to a pointer to
+// the zero value.
 func (c *Common) Equal(o *Common) bool {
 	a := c.Get()
 	b := o.Get()
@@ -142,8 +144,8 @@ type Identity struct {
 type Label struct{ Name, Value string }
 
 // PlainLabel reports whether text is safe to use as the value of a label. Proxies write label
-// values into their metrics without escaping. A quotation mark, backslash or line break in a label
-// value could break or forge the metrics of a proxy.
+// values into their metrics without escaping them. A quotation mark, backslash or line break in a
+// label value could break or forge the metrics of a proxy.
 func PlainLabel(text string) bool {
 	return strings.IndexByte(text, '"') < 0 && strings.IndexByte(text, '\\') < 0 && strings.IndexByte(text, '\n') < 0
 }

@@ -341,8 +341,8 @@ const (
 	OtherNode
 	// Unpreferred means that the address is outside all tiers of the service's preference.
 	Unpreferred
-	// TierNotUsed means that clients do not use the address's tier, or have already dropped the
-	// address's part of this tier.
+	// TierNotUsed means that clients do not use the tier of the address, or have already dropped
+	// the part of the tier that contains the address.
 	TierNotUsed
 	// HintedToOtherNodes means that the endpoint has only hints for other nodes, while another
 	// endpoint has a hint for the client's node.
@@ -389,12 +389,13 @@ var verdictWords = [...]string{
 // String returns the verdict as a fixed word that scripts may rely on.
 func (v Verdict) String() string { return verdictWords[v] }
 
-// Explainer is an optional interface for a Source that can explain why a Share does not contain an
+// Explainer is an interface that a Source may implement to explain why a Share does not contain an
 // address. An Explainer must be safe for concurrent use, and must never call the Table.
 type Explainer interface {
 	// Explain iterates over the current addresses in all slices of a Service, one slice after
-	// another. The verdict is Served for addresses that a Share of the port contains. If a slice
-	// contains an address both with and without a port, the one with the port comes first.
+	// another. If a Share of the port contains an address, the verdict on this address is Served.
+	// If a slice contains an address both with and without a port, the one with the port comes
+	// first.
 	Explain(ServiceID, uint16) iter.Seq[Considered]
 }
 

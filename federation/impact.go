@@ -11,8 +11,8 @@ import (
 type ServiceImpact struct {
 	Service ServiceID
 	// If clients watch the port, Watched is true, and the counts in Now and Then are numbers of
-	// endpoints. If Watched is false, Now and Then contain 1 for each cluster that serves the
-	// service, and 0 for each other cluster.
+	// endpoints. If Watched is false, Now and Then contain 1 for each member that clients can use,
+	// and 0 for every other member.
 	Watched bool
 	Port    uint16 // zero unless Watched is true
 	// Zone and Node identify the clients that would have the fewest endpoints left. The fields Now
@@ -93,9 +93,9 @@ func countByCluster(in inputs, endpoints []*Endpoint) (list []ClusterCount) {
 	return list
 }
 
-// The trials function returns copies of the service's ports, sorted by number. Ports that do not
-// have the given members are omitted, because they are about to be updated. If the service is nil
-// or broken, the result is nil.
+// The trials function returns copies of the service's ports, sorted by number. If the members of a
+// port differ from the given members, the port is omitted, because an update of the port is
+// imminent. If the service is nil or broken, the result is nil.
 func trials(s *watchedService, of []Member) (list []*trial) {
 	if s == nil {
 		return nil
@@ -125,7 +125,7 @@ func trials(s *watchedService, of []Member) (list []*trial) {
 }
 
 // trial holds a copy of a service port, and the endpoints that each client of the port currently
-// receives. Clients of a single instance are omitted.
+// receives. Clients that request a particular instance of the service are omitted.
 type trial struct {
 	port
 	clients map[Client][]*Endpoint

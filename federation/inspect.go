@@ -204,7 +204,7 @@ type SteeredClient struct {
 	Next     time.Time // when endpoints are next dropped, if nothing changes; zero if none are
 }
 
-// TierStatus describes one tier, and how much of it clients receive.
+// TierStatus describes one tier, and how many endpoints of the tier clients receive.
 type TierStatus struct {
 	Tier  string
 	InUse bool

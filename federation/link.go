@@ -15,13 +15,15 @@ type Link struct {
 	Within Ranges // the addresses that a linked cluster may offer; nil means all
 	Region string // the cluster's region; empty if unknown
 
-	// Cordon is the standing that a user has set for the cluster. A cluster's first Cordon takes
-	// effect immediately. Later changes to Cordon take effect in about ten equal steps over the
-	// duration CordonOver. If CordonOver is zero, all changes take effect immediately.
+	// Cordon is the standing that a user has set for the cluster. When a cluster is linked, the
+	// value of Cordon takes effect immediately. Later changes to Cordon take effect in about ten
+	// equal steps over the duration CordonOver. If CordonOver is zero, all changes take effect
+	// immediately.
 	Cordon     Standing
 	CordonOver time.Duration
-	// Lost is the standing of the cluster while its API cannot be watched. Changes to Lost take
-	// effect immediately.
+	// Lost is the standing that results from a failure of the cluster: its API cannot be watched,
+	// or all its Linkerd gateways are unresponsive. If there is no such failure, Lost is InService.
+	// Changes to Lost take effect immediately.
 	Lost Standing
 }
 
@@ -129,7 +131,7 @@ func (l tableLink) replace(by Link, now func() time.Time) tableLink {
 func (l tableLink) takesOut() bool { return l.Lost != InService || l.cordon != spread{} }
 
 // The standings method returns the standing of each part of the cluster, and the time of the next
-// gradual change. If no gradual change is in progress, the time is zero.
+// step of a gradual change. If no gradual change is in progress, the time is zero.
 func (l *tableLink) standings(now time.Time) (standings, time.Time) {
 	list, next := l.cordon.at(now)
 	return list.atLeast(l.Lost), next
@@ -160,8 +162,9 @@ type spread struct {
 	step  time.Duration // time between two parts; zero if the change is complete
 }
 
-// changeTo returns a spread whose gradual change to the new standing begins now. If some parts
-// already have the new standing, the change is complete sooner.
+// changeTo returns a spread that starts to change now, and gradually reaches the new standing. If
+// some parts of the cluster already have the new standing, the change takes less time than the
+// given duration.
 func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread {
 	from, _ := s.at(now)
 	if from == uniform(to) {
@@ -209,8 +212,8 @@ func (list standings) atLeast(s Standing) standings {
 	return list
 }
 
-// parts is the number of parts into which a cluster's endpoints are divided. All parts are of about
-// the same size. Gradual changes add or remove endpoints one part at a time.
+// parts is the number of parts into which a cluster's endpoints are divided. All parts are about
+// the same size. Each step of a gradual change affects the endpoints of one part.
 const parts = 10
 
 // partOf returns the part that an endpoint belongs to. The part is derived from a hash, so that all

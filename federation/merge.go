@@ -20,10 +20,10 @@ func (o offer) behind() (n Behind) {
 	return n
 }
 
-// A value of type offers contains the offers of all members of a port. If several offers contain an
-// address, the first of these offers wins. If several slices of the same offer contain an address,
-// the first of these slices wins. An endpoint that does not win its address stays in the offer,
-// because it may win later.
+// A value of type offers contains what each member of a service offers for one port. If several
+// offers contain an address, the first of these offers wins. If several slices of the same offer
+// contain an address, the first of these slices wins. An endpoint that does not win its address
+// stays in the offer, because it may win later.
 type offers []memberOffer
 
 // memberOffer is all or part of a member's offer (see steering.offers).
@@ -77,8 +77,9 @@ func merge(offers offers) ([]*Endpoint, contested) {
 
 // remerge returns the same endpoints as merge(offers), but reuses the result of an earlier merge.
 // Only the offer at index i may have changed since the earlier merge. The last argument is the
-// previous offer at index i. Unchanged endpoints keep their pointers. If no endpoint has changed,
-// the result is the given merged list. The call may modify the given map of contested addresses.
+// previous offer at index i. If an endpoint has not changed, the result contains its pointer from
+// the given merged list. If no endpoint has changed, the result is the given merged list. The call
+// may modify the given map of contested addresses.
 //
 // The cost of remerge depends only on the size of the changed slices, except for the cost of
 // copying one list of pointers. If many addresses may have changed, remerge calls merge, because

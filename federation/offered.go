@@ -20,8 +20,8 @@ func newOfferedAddrs() offeredAddrs {
 	return offeredAddrs{v4: newAddrUses[[4]byte](), v6: newAddrUses[[16]byte]()}
 }
 
-// The services method returns the numbers of the services for which linked clusters offer the
-// address. Each number is a key in Table.numbered. The order is unspecified.
+// The services method returns the identifying numbers of the watched services for which linked
+// clusters offer the address. Each number is a key in Table.numbered. The order is unspecified.
 func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,14 +64,14 @@ func (o *offeredAddrs) forget(service uint32) {
 }
 
 // addrUses maps each offered address to the services for which it is offered. Most addresses are
-// offered for a single service. To keep garbage collection cheap, the entries for single services
-// do not contain pointers.
+// offered for a single service. To keep garbage collection cheap, the entry of an address that is
+// offered for only one service does not contain pointers.
 type addrUses[K comparable] struct {
 	first map[K]addrUse   // one service per address
 	more  map[K][]addrUse // the other services, sorted by number
 }
 
-// addrUse counts how often an address is offered for one service.
+// addrUse holds the number of times that an address is offered for one service.
 type addrUse struct{ service, count uint32 }
 
 func newAddrUses[K comparable]() addrUses[K] {

@@ -48,7 +48,7 @@ type origin struct {
 
 // The rebuild method reads new members, and members whose source or strictness has changed. The
 // contributions of all other members are reused. If scratch is true, rebuild reads all members,
-// counts all their addresses as offered, and publishes to all clients.
+// records the addresses that linked clusters offer, and updates the sets of all clients.
 //
 // The port is modified only after the last call that may panic, so that the port can still be
 // described after a panic.
@@ -158,8 +158,8 @@ func (p *port) read(m Member, at time.Time) {
 }
 
 // screenAddr checks again whether linked clusters may offer an address, and publishes all changes
-// in one step. If the changes were published separately for each member, another member could
-// briefly win an address that now has an owner.
+// in one step. If the members were updated one by one, an address that is no longer allowed could
+// briefly be served from another member.
 func (p *port) screenAddr(a netip.Addr) {
 	var now []memberChange
 	for i, c := range p.members {
@@ -338,8 +338,8 @@ func undeclared(members []contribution) bool {
 // the change may affect. The clients are in the same order as in the result of port.all. If the
 // port's summary or steering has changed as well, port.concerned must not be called.
 //
-// Clients may request any number of invented names. To keep updates fast for the remaining clients,
-// each client that the change cannot affect is omitted:
+// Clients may send any number of hostnames and node names that do not exist. To keep updates fast
+// for the remaining clients, each client that the change cannot affect is omitted:
 //
 //   - Clients of an instance are affected only by changes to endpoints of this instance.
 //   - If traffic must stay on the client's node, clients are affected only by changes to endpoints
@@ -513,8 +513,8 @@ func (p *port) remove(to *published) {
 	}
 }
 
-// removeUnwatched removes the kinds of clients that were left without watches when
-// watchedService.add panicked.
+// removeUnwatched removes every kind of client that has no watches. A panic in watchedService.add
+// may leave clients without watches behind.
 func (p *port) removeUnwatched() {
 	for _, to := range p.all() {
 		if to.refs == 0 {
@@ -524,7 +524,7 @@ func (p *port) removeUnwatched() {
 }
 
 // The all method returns all kinds of clients. Clients of the whole service come first, so that
-// they do not have to wait for clients with invented hostnames.
+// they do not have to wait for clients that request nonexistent instances.
 func (p *port) all() []*published {
 	list := p.whole()
 	for instance, a := range p.audiences {
@@ -549,7 +549,7 @@ func (p *port) gatewaySlices() (list []gatewaySlice) {
 }
 
 // copyTo copies the port without its clients, so that the copy can be read without the service's
-// lock. The copy reuses the memory of the destination.
+// lock. The copy overwrites the destination, and reuses the memory of its lists.
 func (p *port) copyTo(to *port) {
 	*to = port{
 		number:   p.number,

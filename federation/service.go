@@ -140,8 +140,9 @@ func (s *watchedService) restore() {
 // The watch method returns the published sets for the key, and reports whether unwatch must be
 // called when the watch is closed. If the key is not watched yet, it is added.
 //
-// If the service is broken, the set of a watched key may be out of date. Adding a key restores a
-// broken service.
+// If the service is broken and the key is already watched, the returned sets may be out of date. If
+// the service is broken and the key is not watched yet, the watch method first rebuilds the
+// service.
 //
 // If the port is undeclared and MaxUndeclaredPorts is reached, the key is not added, and the
 // returned set has the reason TooManyPorts.
@@ -198,10 +199,10 @@ func (s *watchedService) add(k Key) *published {
 	return to
 }
 
-// undeclaredPorts returns the number of watched ports that no member is known to declare. A pending
-// cluster may turn out not to declare a port, so the number includes ports that only a pending
-// cluster may declare. After startup, only a newly linked cluster can be pending, because a
-// starting replica does not serve proxies while any cluster is pending.
+// undeclaredPorts returns the number of watched ports that no member is known to declare. Ports
+// that only a pending cluster could declare are included, because the cluster may turn out not to
+// declare them. After startup, only a newly linked cluster can be pending, because a starting
+// replica does not serve proxies while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {
@@ -300,7 +301,7 @@ func (s *watchedService) reportTiers() {
 
 // The worst method returns two maps whose keys are zones. The first map contains, for each zone,
 // the client that currently uses the most tiers. The second map contains, for each zone, the
-// largest number of tiers in use at the last report.
+// largest number of tiers that any client used when tiers were last reported.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
 	now = make(map[string]tierUser)
 	before = make(map[string]int)
@@ -327,7 +328,7 @@ type tierUser struct {
 }
 
 // The worse method reports whether a client uses more tiers than another client. If both clients
-// use the same number of tiers, the result is true for the client whose tiers changed later,
+// use the same number of tiers, the client whose tiers changed more recently counts as worse,
 // because TierChange.Why describes the latest change. Ports and nodes are compared only to make the
 // order deterministic.
 func (u tierUser) worse(than tierUser) bool {
@@ -353,8 +354,8 @@ type TierChange struct {
 // Tiers returns the tiers currently in use, in annotation syntax.
 func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
 
-// The copies method returns copies of the service's ports. The copies reuse the memory of the given
-// list.
+// The copies method returns copies of the service's ports. The copies overwrite the given list, to
+// reuse its memory.
 func (s *watchedService) copies(list []port) []port {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,7 +33,8 @@ func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
 
-// Set contains the endpoints for one kind of client of one service port. A Set is immutable.
+// Set contains the endpoints that one kind of client receives for one service port. A Set is
+// immutable.
 type Set struct {
 	Version  uint64 // one more than the version of the previous Set
 	Exists   bool   // whether the service is defined; for a mirror, whether its remote Service exists too
@@ -41,18 +42,18 @@ type Set struct {
 	// If ByNode is true, the service's internalTrafficPolicy is Local, and the Key must include the
 	// client's node: see Table.Key.
 	ByNode     bool
-	Hinted     bool        // whether node hints chose the endpoints for the Key's node
+	Hinted     bool        // whether node hints determined the endpoints for the Key's node
 	Undeclared bool        // whether no member declares the port, although all are known and at least one serves
 	Reason     Reason      // None unless Endpoints is empty
 	Cluster    ClusterName // the cluster that is not linked, if Reason is NotLinked
 	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero if unknown
 	Origin     ClusterName // the cluster of the newest change, if Changed is set
-	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
+	Endpoints  []*Endpoint // sorted by Addr, one per Addr; pointers to unchanged endpoints stay the same
 	// Members is the number of the service's members, including members that are not serving. If
 	// only this number changes, the table does not publish a new Set.
 	Members int
 
-	hinted   map[string][]*Endpoint // by node with endpoints chosen by node hints; nil if the Key has a node
+	hinted   map[string][]*Endpoint // by node with endpoints determined by node hints; nil if the Key has a node
 	steering *Latest[*steering]     // see Tiers
 }
 
@@ -60,7 +61,8 @@ type Set struct {
 type Reason uint8
 
 const (
-	// None means that the set contains endpoints, or that the service exists without endpoints.
+	// None means that the set contains endpoints, or that none of the other reasons applies. If a
+	// set without endpoints has the reason None, Set.Exists says whether the service exists.
 	None Reason = iota
 	Undefined
 	// NoRemoteService means that the service is a mirror that does not specify its remote Service.
@@ -90,10 +92,10 @@ func newTooManyPorts(c Client) *Latest[*Set] {
 	return latest
 }
 
-// HintedTo reports whether node hints choose the endpoints for clients on the given node. If
+// HintedTo reports whether node hints determine the endpoints for clients on the given node. If
 // HintedTo returns true, or if ByNode is true, a client's Key must include the client's node.
 //
-// If the Key of the set has a node, the node argument must be this node. When a change is
+// If the set's Key specifies a node, the node argument must be that node. When a change is
 // published, the set for the Key without a node is updated first.
 func (s *Set) HintedTo(node string) bool {
 	return s.Hinted || node != "" && s.hinted[node] != nil

@@ -53,8 +53,8 @@ type Slice struct {
 	// address. Only the fields Addr, Kind, Cluster, Zone, Node, Hostname and Twin are set.
 	Unready []*Endpoint
 	// Behind is set if Endpoints contains the Linkerd gateways of a cluster on another network.
-	// Each gateway of the slice leads to all endpoints that Behind counts. When tiers are chosen,
-	// the counts in Behind are used instead of the number of gateways.
+	// Clients can reach every endpoint behind the gateways through any of the gateways. When tiers
+	// are chosen, the counts in Behind are used instead of the number of gateways.
 	Behind *Behind
 }
 
@@ -63,11 +63,13 @@ func (s *Slice) hasAddr(a netip.Addr) bool {
 	return i < len(s.Endpoints) && s.Endpoints[i].Addr.Addr() == a
 }
 
-// Behind is the number of endpoints behind the Linkerd gateways of a Slice. A Behind is immutable.
+// Behind contains the numbers of ready and unready endpoints behind the Linkerd gateways in a
+// Slice. A Behind is immutable.
 type Behind struct{ Ready, Unready int }
 
-// The scale method returns counts that are proportional to the given number of addresses, rounded
-// up. The second argument is the total number of addresses in the slice.
+// The scale method returns the counts for a part of a slice. Each count is reduced in proportion to
+// the number of addresses in this part, and is rounded up. The arguments are the number of
+// addresses in the part, and the number of addresses in the whole slice.
 func (b *Behind) scale(addresses, of int) *Behind {
 	if b == nil || addresses == of {
 		return b
@@ -76,8 +78,8 @@ func (b *Behind) scale(addresses, of int) *Behind {
 	return &Behind{share(b.Ready), share(b.Unready)}
 }
 
-// AddressOwners is an optional interface for the local cluster's Source. If an address is assigned
-// to an object in the local cluster, the table refuses the address from linked clusters.
+// AddressOwners is an interface that the local cluster's Source may implement. If an address is
+// assigned to an object in the local cluster, the table refuses the address from linked clusters.
 //
 // Implementations must be safe for concurrent use, and must never call the Table. Whenever an
 // address is assigned to a different object or to none, [Table.AddressOwnerChanged] must be called.
@@ -87,8 +89,8 @@ type AddressOwners interface {
 	AddressOwner(netip.Addr) string
 }
 
-// Reachable is an optional interface for a Source whose cluster may be entirely unreachable for
-// clients. Members in an unreachable cluster exist, but do not contribute endpoints.
+// Reachable is an interface that a Source may implement to say whether clients can reach its
+// cluster. Members in an unreachable cluster exist, but do not contribute endpoints.
 type Reachable interface {
 	Reachable() bool
 }

@@ -26,11 +26,13 @@ type Options struct {
 	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers.
 	ReportTiers func(TierChange)
 	// Supervise must call its third argument, which updates a watched service, and must recover if
-	// this call panics. After a panic, Supervise must pause and then call its last argument, which
-	// calls Supervise once more. Until the update succeeds, clients keep their previous endpoints.
+	// this call panics. After a panic, Supervise must ensure that its last argument is called after
+	// a pause. The last argument rebuilds the service by calling Supervise again. Until the update
+	// succeeds, clients keep their previous endpoints.
 	//
-	// The second argument of Supervise identifies the watched service until its last watch is
-	// closed.
+	// The second argument of Supervise is a comparable value that identifies the watched service.
+	// After the last watch of a service is closed, later watches of the service have a different
+	// value.
 	//
 	// If Supervise is nil, the Table does not recover from panics.
 	Supervise func(id ServiceID, of any, update, again func())
@@ -38,8 +40,9 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Table combines definitions with linked clusters, and publishes the sets of endpoints that clients
-// receive. All methods are safe for concurrent use.
+// Table computes and publishes the sets of endpoints that clients receive. The sets depend on the
+// services' definitions and on the clusters' links and sources. All methods are safe for concurrent
+// use.
 type Table struct {
 	opts Options // fixed
 
@@ -350,8 +353,8 @@ func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 	}
 }
 
-// countUpdates assigns update counts to the current members, and releases the previous members'
-// update counts. The two lists must not share memory.
+// countUpdates assigns a shared update counter to each current member, and releases the counters of
+// the previous members. The lists of previous and current members must not share memory.
 func (t *Table) countUpdates(port uint16, before, now []contribution) {
 	if undeclared(now) {
 		port = 0
@@ -379,8 +382,8 @@ func (t *Table) countUpdates(port uint16, before, now []contribution) {
 // a key. The key always contains the client's Zone and Instance. The key contains Node only if
 // Set.ByNode is true for the service.
 //
-// If node hints choose the client's endpoints, the caller must add Node to the key: see
-// Set.HintedTo.
+// If node hints determine the client's endpoints, the caller must add Node to the key (see
+// Set.HintedTo).
 func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	s := t.watchedService(id)
 	if s == nil || !s.byNode.Load() {
@@ -562,9 +565,9 @@ func (t *Table) watchedNow() []*watchedService {
 	return list
 }
 
-// Unserved lists the members of federated and mirrored services, whether or not these services are
-// watched. The list omits members that are serving and can be reached, and is sorted by service and
-// member. Unserved calls Source.State for every member.
+// Unserved returns the members that do not contribute endpoints or cannot be reached. All federated
+// and mirrored services are checked, whether watched or not. The list is sorted by service. The
+// members of a service are in definition order. Unserved calls Source.State for every member.
 func (t *Table) Unserved() []Unserved {
 	t.mu.Lock()
 	links := maps.Clone(t.links)
@@ -630,18 +633,18 @@ func (t *Table) Steered(clients bool) []SteeredService {
 	return list
 }
 
-// A schedule records when each watched service must be updated next, even if no event occurs. A
-// service is scheduled only while its clients are failing back, or while a gradual cordon affects
-// one of its clusters.
+// A schedule records when each watched service is due for its next timed update, such as a step of
+// a gradual cordon. A service is scheduled only while its clients are failing back, or while a
+// gradual cordon affects one of its clusters.
 type schedule struct {
 	mu   sync.Mutex // a leaf in the lock order
 	due  map[*watchedService]time.Time
 	next Latest[time.Time] // the earliest time in due, or an earlier one; zero if due is empty
 }
 
-// The set method schedules a service, or removes it from the schedule if the time is zero.
-// Searching for the earliest time would be slow, so the published time may be too early until
-// takeDue corrects it.
+// The set method schedules a service, or removes it from the schedule if the time is zero. If a
+// service is removed or is moved to a later time, the published time of the next change may be too
+// early. Only takeDue corrects the published time, because finding the earliest time is slow.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// steering determines which endpoints the clients of a port receive. A steering combines the tiers
-// of the service's preference with the members' clusters and the standings of these clusters. The
-// last tier is followed by an additional tier for clusters of last resort.
+// steering determines which endpoints the clients of a port receive. A value of type steering
+// contains the service's preference, and the tier and standing of each member's cluster. The last
+// tier is followed by an additional tier for clusters of last resort.
 //
-// If clients receive all endpoints of a port, the port has no steering. A steering is immutable.
+// If clients receive all endpoints of a port, the port's steering field is nil. Values of type
+// steering are immutable.
 type steering struct {
 	preference *Preference // never nil
 	tierCount  int         // number of tiers, without last resort; at least 1
@@ -29,9 +30,9 @@ type placement struct {
 	// same standing. If the parts have different standings, placement.standing is the lowest of
 	// these standings.
 	spread *standings
-	// If partlyLastResort is true, the cluster is changing gradually to or from last resort. During
-	// a gradual change, clients still use the parts of last resort, because the parts in service
-	// may be too few to handle all requests.
+	// If partlyLastResort is true, some but not all parts of the cluster have the standing
+	// LastResort. During a gradual change, clients still use the parts of last resort, because the
+	// parts in service may be too few to handle all requests.
 	partlyLastResort bool
 	// If unused is true, the cluster's endpoints are never served. Clients do not wait for an
 	// unused cluster, and its endpoints do not compete for addresses.
@@ -58,7 +59,8 @@ func newSteering(in inputs, now func() time.Time) *steering {
 }
 
 // steering.prefers reports whether the service has a preference that can affect clients. If the
-// service is not federated, only the term ClientZone can affect clients.
+// service is not federated, ClientZone is the only term of the preference that can affect which
+// endpoints clients receive.
 func (st *steering) prefers(d *Definition) bool {
 	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())
 }
@@ -146,19 +148,20 @@ func (p *placement) standingOf(e *Endpoint) Standing {
 	return p.standing
 }
 
-// lastResort and unnamed return the two indices after all tiers. The first index is for endpoints
-// of last resort. The second index is for endpoints outside all tiers, which are not served.
+// lastResort returns the index of the additional tier for endpoints of last resort.
 func (st *steering) lastResort() int { return st.tierCount }
 
+// The unnamed method returns the index for endpoints that do not belong to any tier. Endpoints
+// without a tier are not served.
 func (st *steering) unnamed() int { return st.tierCount + 1 }
 
 func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].standing == Withdrawn }
 
 func (st *steering) unused(i int) bool { return st != nil && st.members[i].unused }
 
-// The offers method returns the offers of all members, sorted by precedence. The endpoints in
-// service come first, at the indices of their members. Endpoints of last resort follow, in separate
-// offers.
+// The offers method returns the offers of all members, sorted by precedence. The list begins with
+// one offer per member, in definition order, for the endpoints with the standing InService. Further
+// offers contain the endpoints with the standing LastResort.
 func (st *steering) offers(allowed []offer) offers {
 	first := make(offers, 0, len(allowed))
 	var last offers
@@ -176,8 +179,9 @@ func (st *steering) mayBeLastResort(i int) bool {
 	return st != nil && (st.members[i].spread != nil || st.members[i].standing == LastResort)
 }
 
-// divide splits a member's offer into endpoints in service and endpoints of last resort. Endpoints
-// that are withdrawn or never served are dropped.
+// divide splits a member's offer into endpoints with the standing InService and endpoints with the
+// standing LastResort. Endpoints that are withdrawn, or that belong to an unused cluster, are
+// dropped.
 func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	if st == nil {
 		return o, nil

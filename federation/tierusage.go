@@ -12,10 +12,9 @@ type tierUsage struct {
 	steering *steering // used for the last decision
 	inUse    int       // number of leading tiers in use; one more than all tiers includes last resort
 	reported int       // inUse at the last report; until the first report, its first value
-	// For n > 0, sufficed[n] is the start of the period in which the first n tiers have sufficed
-	// without interruption. If the first n tiers do not suffice now, sufficed[n] is zero. The last
-	// element is the time since which at least one endpoint in service has been ready: see
-	// tierCounts.others.
+	// For n > 0, sufficed[n] is the time at which the first n tiers last began to suffice. If the
+	// first n tiers do not suffice now, sufficed[n] is zero. The last element is the time at which
+	// tierCounts.others last became positive, or zero if tierCounts.others is zero.
 	sufficed []time.Time
 	use      use       // result of the last call to decide
 	due      time.Time // when use next changes, if no event changes it earlier; zero if no change is due
@@ -31,7 +30,7 @@ type tierCounts struct {
 	others       int // ready endpoints in tiers, except those of clusters that are partly last resort
 }
 
-// The row method returns the total counts of the first n tiers, without endpoints of last resort.
+// The row method returns the total counts of the first n tiers, excluding endpoints of last resort.
 func (c tierCounts) row(n int) (sum row) {
 	sum.tiers = min(n, len(c.ready)-1)
 	for i := range sum.tiers {
@@ -52,8 +51,8 @@ func (r row) describe(st *steering) string {
 	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
-// A value of type use encodes how much of each tier clients receive. The byte at index i is the
-// number of parts of tier i that clients do not receive.
+// A value of type use contains one byte for each tier, including the tier of last resort. Each byte
+// says how many parts of its tier are withheld from clients (see partOf).
 type use string
 
 // The empty string means that clients are not steered.
@@ -86,8 +85,8 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 }
 
 // decide determines, from the new counts, how much of each tier clients receive. Clients begin to
-// use additional tiers immediately. Tiers that are no longer needed stay in use until all their
-// parts have been dropped.
+// use additional tiers immediately. A tier that is no longer needed is dropped part by part, and
+// counts as in use until its last part is dropped.
 //
 // When new counts arrive, it may already be time to drop a tier that the previous counts made
 // unnecessary. So that the result does not depend on the order of events, unneeded tiers are
@@ -114,8 +113,8 @@ func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	return v.use
 }
 
-// withoutLeft returns how many tiers remain in use. The last tier is no longer in use once all its
-// parts have been dropped.
+// withoutLeft returns the number of tiers that remain in use after fully dropped tiers are removed
+// from the end.
 func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 	for inUse > 1 && v.left(v.steering, inUse-1, now) == parts {
 		inUse--
@@ -123,9 +122,9 @@ func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 	return inUse
 }
 
-// tierUsage.needed updates the times in v.sufficed, and returns how many tiers clients need. If all
-// tiers together do not suffice, clients need all of them. If only endpoints of last resort are
-// ready, clients need these endpoints as well as all tiers.
+// tierUsage.needed updates the times in v.sufficed, and returns how many tiers clients need. If
+// even all tiers together have too few ready endpoints, clients need all tiers. If only endpoints
+// of last resort are ready, the result counts all tiers and the tier of last resort.
 func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
@@ -187,9 +186,9 @@ func (v *tierUsage) useAt(st *steering, now time.Time) use {
 	return use(list)
 }
 
-// tierUsage.left returns how many parts of a tier have been dropped. The first part is dropped once
-// ReturnAfter has passed since the tier was last needed. The other parts are dropped one at a time
-// over ReturnOver.
+// tierUsage.left returns how many parts of a tier have been dropped. While a tier is needed, and
+// for the duration ReturnAfter afterward, none of its parts is dropped. During the period
+// ReturnOver that follows, the parts are dropped at equal intervals.
 func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	since := v.unneededSince(st, place)
 	if since.IsZero() {
@@ -207,8 +206,8 @@ func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 }
 
 // nextLeaves returns the time at which the next part of a tier is dropped. The last argument is the
-// number of parts that have already been dropped. If no further part will be dropped, the time is
-// zero.
+// number of parts that have already been dropped. If the tier is needed, or if all its parts have
+// been dropped, the time is zero.
 func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 	since := v.unneededSince(st, place)
 	if since.IsZero() || left == parts {
@@ -219,7 +218,7 @@ func (v *tierUsage) nextLeaves(st *steering, place, left int) time.Time {
 	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
-// unneededSince returns the time since which clients have not needed a tier. A tier is not needed
+// unneededSince returns the time at which clients stopped needing a tier. A tier is not needed
 // while the tiers before it suffice. Endpoints of last resort are not needed while any other
 // endpoint is ready. If the tier is needed, the time is zero.
 func (v *tierUsage) unneededSince(st *steering, place int) (since time.Time) {
