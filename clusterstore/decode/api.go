@@ -33,8 +33,8 @@ const (
 	// maxObject limits the size of a decoded object. By default, etcd accepts requests of up to
 	// 1.5 MiB.
 	maxObject = 4 << 20
-	// If a protobuf object is larger than maxObject, but not larger than maxFrame, only this object
-	// is refused. API servers never send objects larger than maxFrame, so a response with such an
+	// If a protobuf object is larger than maxObject but no larger than maxFrame, only that object
+	// is rejected. API servers never send objects larger than maxFrame, so a response with such an
 	// object is rejected as a whole.
 	maxFrame    = 16 << 20
 	maxList     = 256 << 20 // of a list or page after decompression
@@ -46,12 +46,13 @@ type api struct {
 	http *http.Client
 	base *url.URL
 	// The reader of an object larger than maxSmall holds the only slot of this channel, so that
-	// only one such object is in memory at a time. Without this limit, a server could send only
-	// part of a large object on each watch, and so make Isthmus hold many large objects in memory.
+	// only one such object is in memory at a time. Without this limit, a server could make Isthmus
+	// allocate memory for many large objects, by sending only the beginning of an object on each
+	// watch.
 	large chan struct{}
 }
 
-// The server method returns the name of the API server for error messages. The name includes the
+// The server method returns the API server's name for use in error messages. The name includes the
 // path of the URL, because several clusters may share a host.
 func (a *api) server() string { return a.base.Host + strings.TrimRight(a.base.EscapedPath(), "/") }
 

@@ -197,9 +197,9 @@ var (
 	WorkloadVersion = schema.GroupVersion{Group: "workload.linkerd.io", Version: "v1beta1"}
 )
 
-// LinkVersions are the versions of Links, newest first. Each version lacks some fields of the
-// version before it in the list. The Linkerd release in a cluster determines which versions of
-// Links its API server serves.
+// LinkVersions lists the API versions of the Link kind, newest first. Each version lacks some
+// fields of the preceding version in the list. The Linkerd release in a cluster determines which of
+// these versions the cluster's API server serves.
 var LinkVersions = []schema.GroupVersion{
 	{Group: "multicluster.linkerd.io", Version: "v1alpha3"},
 	{Group: "multicluster.linkerd.io", Version: "v1alpha2"},

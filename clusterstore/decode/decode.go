@@ -82,8 +82,8 @@ type Sources struct {
 	Serves func(ctx context.Context, resource string, in ...schema.GroupVersion) (bool, error)
 
 	// Document sends a request for a path, and decodes the JSON response with encoding/json. The
-	// response may have a size of up to 1 MiB. Any response status other than 200 is an error.
-	// Document is nil in fakes.
+	// response may be up to 1 MiB in size. Any response status other than 200 is an error. Document
+	// is nil in fakes.
 	Document func(ctx context.Context, path string, into any) error
 
 	Servers   Source[*Server]
@@ -92,8 +92,8 @@ type Sources struct {
 	// Links returns the source for the Links in a namespace, in the newest version that the API
 	// server serves.
 	Links func(namespace string) Source[*Link]
-	// The sources for ServiceExports and ServiceImports use the newest version in MCSVersions that
-	// the API server serves.
+	// The sources for ServiceExports and ServiceImports try the versions in MCSVersions in order,
+	// and use the first version that the API server serves.
 	ServiceExports Source[*mcs.ServiceExport]
 	ServiceImports Source[*mcs.ServiceImport]
 	// MCSVersion returns the version in which ServiceImports were last read, or "" if they were
@@ -101,8 +101,8 @@ type Sources struct {
 	MCSVersion func() string
 }
 
-// MCSVersions are the versions of the MCS-API, newest first. The decoded fields are the same in all
-// versions.
+// MCSVersions lists the versions of the MCS-API, newest first. The decoded fields are the same in
+// all versions.
 var MCSVersions = []schema.GroupVersion{
 	{Group: mcs.GroupName, Version: "v1beta1"},
 	{Group: mcs.GroupName, Version: "v1alpha1"},

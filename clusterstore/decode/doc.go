@@ -16,17 +16,18 @@
 //   - A list or page is never held in memory as a whole. Objects of up to 64 KiB are read into
 //     shared buffers. For each API server, only one object of more than 64 KiB is in memory at a
 //     time. An idle watch uses 1 KiB.
-//   - An object is refused if it is larger than 4 MiB in protobuf, exceeds the limit for a list or
-//     string, or cannot be decoded. The caller receives the object's name and version, and decoding
-//     continues with the next object.
+//   - An object is refused if its protobuf encoding is larger than 4 MiB, if one of its lists or
+//     strings is too long, or if the object cannot be decoded. The caller receives the name and the
+//     version of a refused object, and decoding continues with the next object.
 //   - If the API's own validation limits a list or a string, the package applies the same limit.
 //   - Objects in DELETED and BOOKMARK events are never refused. If the object of a DELETED or
 //     BOOKMARK event cannot be decoded, only its name, namespace and version are set.
-//   - If a response contains something that no API server sends, the whole response fails. Examples
-//     are an object of the wrong kind, an object without a name, and a built-in Kubernetes kind in
-//     JSON. A response also fails if it exceeds one of these limits: 253 bytes for a name, 16 MiB
-//     for an object, 4 MiB for a JSON object, 256 MiB for a list, and 64 KiB for the white space
-//     between two JSON values.
+//   - If a response contains something that no API server sends, the whole response is rejected.
+//     Examples are an object of the wrong kind, an object without a name, and an object of a
+//     built-in Kubernetes kind that is encoded as JSON. A response is also rejected if it exceeds
+//     one of these limits: 253 bytes for a name, 16 MiB for an object that is encoded as protobuf,
+//     4 MiB for an object that is encoded as JSON, 256 MiB for a list, and 64 KiB for the white
+//     space between two JSON values.
 //   - A truncated list is an error.
 //   - ERROR events, and responses with a status other than 200, result in the same errors as in
 //     client-go. At most 64 KiB of an error response are decoded.
@@ -49,15 +50,15 @@
 //     saved.
 //   - For JSON, the package finds only the end of each value, and encoding/json decodes the value.
 //     A json.Decoder is not used, because a hostile server could make it scan the same white space
-//     again and again. A json.Decoder also retains the memory of the largest value until the list
-//     ends.
-//   - Decoded strings share the memory of the buffer ([unsafe.String]), because most strings are
-//     compared or looked up, but not stored. The bytes of a Secret are copied first, because most
-//     of its strings are cached.
+//     again and again. A json.Decoder also keeps a buffer as large as the largest value until the
+//     end of the list.
+//   - Decoded strings share the buffer's memory ([unsafe.String]), because most strings are only
+//     compared or looked up, not stored. The bytes of a Secret are copied first, because most of
+//     its strings are cached.
 //   - Custom resources, which API servers send only in JSON, are decoded completely, because a
 //     cluster has few of them.
-//   - MCS-API resources are decoded into the types of the MCS-API, and refused if any part is
-//     malformed.
+//   - MCS-API resources are decoded into the Go types of the MCS-API. If any part of an MCS-API
+//     resource is malformed, the whole resource is rejected.
 //
 // This package defines its own types for Linkerd's custom resources ([ServiceProfile], [Server],
 // [ExternalWorkload], [Link]). The types contain only the fields that Isthmus reads. Importing

@@ -10,11 +10,11 @@ import (
 )
 
 // These constants list the JSON names of the fields to decode. Braces enclose the fields of a
-// struct. A number after the name of a string is the maximum length of the string in bytes. The
-// default maximum is maxText. A number after the name of a list or map is the maximum number of
-// elements. If an object contains several lists at the same path, a second number limits their
-// total number of elements. If the API's own validation limits a list or a string, this package
-// applies the same limit.
+// struct. A number after the name of a string field is the field's maximum length in bytes. The
+// default maximum length is maxText. The number after the name of a list or map field is the
+// maximum number of elements. If an object contains several lists at the same path, the last number
+// after the name limits the total number of their elements. If the API's own validation limits a
+// list or a string, this package applies the same limit.
 const (
 	usedMeta = `metadata {
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp

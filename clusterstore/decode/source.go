@@ -136,8 +136,8 @@ func (s *source[O]) event(
 	})
 }
 
-// newest implements Source for a kind with several versions. Requests use the first version in the
-// list that the API server serves.
+// newest implements Source for a kind with several versions. For each list or watch, newest tries
+// the versions in order, and stops at the first version that the API server serves.
 type newest[O Object] struct {
 	versions []schema.GroupVersion
 	of       []Source[O]

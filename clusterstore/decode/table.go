@@ -77,9 +77,9 @@ func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len
 
 type used struct {
 	path string // path in error messages
-	// limit is the maximum number of elements in a list, or the maximum length of a string in
-	// bytes. Zero means the default length. total is the maximum number of elements in all lists at
-	// the same path of an object.
+	// limit is the maximum number of elements in a list or map, or the maximum length of a string
+	// in bytes. If the limit of a string is zero, the maximum length is maxText. If an object
+	// contains several lists at this path, total limits the sum of their lengths.
 	limit, total int
 	below        map[string]*used
 }
