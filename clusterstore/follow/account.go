@@ -153,9 +153,9 @@ func (a *account) stageAs(staged, listed int64, of handles) error {
 	return err
 }
 
-// unstage removes the references from a staged object to its shared values. The object's bytes
-// still count until the list ends, so that an endless list of repeated objects exceeds the memory
-// cap.
+// unstage subtracts the references of a staged object from the reference counts of its shared
+// values. The object's bytes still count until the list ends, so that an endless list of repeated
+// objects exceeds the memory cap.
 func (a *account) unstage(of handles) {
 	if a != nil {
 		a.refer(of, 0, -1)
@@ -269,7 +269,8 @@ func (a *account) charge() error {
 	return nil
 }
 
-// Like charge, settle counts the current sums, but settle is for changes that cannot be rejected.
+// The settle method counts the current sums against the memory cap, even if the sums exceed the
+// cap. Callers use settle for changes that cannot be rejected, such as the deletion of an object.
 func (a *account) settle() {
 	if a.committing {
 		return

@@ -19,7 +19,7 @@
 //   - Each object is compacted as soon as it is decoded ([Kind].Compact). While a list is being
 //     read, only objects that differ from the cached ones are staged in memory.
 //   - After a list, new objects are added to the Store before missing objects are dropped.
-//   - If an object cannot be decoded, its previous version stays in the cache, and the Health
+//   - If an object cannot be decoded, its previous version stays in the cache, and [Group.Health]
 //     reports the object as refused.
 //   - The first sync waits up to 25 s for optional resources. The first sync does not wait for an
 //     optional resource that is forbidden, absent or over budget, or whose [Kind].Unawaited is
@@ -27,12 +27,13 @@
 //
 // The following rules apply to retries:
 //
-//   - The Health shows every failure immediately. Most failed requests are retried within 4 s.
-//   - A required resource that may be listed but not watched is retried within 30 s.
+//   - [Group.Health] shows every failure immediately. Most failed requests are retried within 4 s.
+//   - If Isthmus has permission to list a required resource but not to watch it, the resource is
+//     listed again within 30 s.
 //   - A forbidden or absent optional resource is retried within 30 s. An absent resource is also
 //     retried within 10 s after API discovery finds it.
-//   - A resource that is over budget is retried after four times the duration of its last list, but
-//     after at most 30 s.
+//   - If a resource is over budget, Isthmus pauses before the next list for about four times the
+//     duration of the last list. The pause is at least 5 s and at most 34 s.
 //   - All resources are watched again within 10 s after the API server becomes reachable, however
 //     long the outage was.
 //   - After an outage of less than a minute, a watch resumes from its last version. If the server's
@@ -41,35 +42,36 @@
 //   - After an outage of more than a minute, resources are always listed again, because the version
 //     of a restored server may have caught up with the watch's last version.
 //   - If the server sends Retry-After, the resource waits that long before its next request, up to
-//     60 s after a 429 and up to 10 s after other codes. While a resource waits, the Health shows
-//     when the wait ends.
+//     60 s after a 429 and up to 10 s after other codes. While a resource waits, [Group.Health]
+//     shows when the wait ends.
 //   - The backoff is reset once a watch has lasted 30 s.
 //
 // The following limits apply even to hostile servers:
 //
 //   - The cache and the list that is being read each stay within the memory cap in
-//     [Options].Memory. A separate limit of the same size applies to objects that are staged in
-//     addition to the cache.
+//     [Options].Memory. A separate limit of the same size applies to staged objects, which are held
+//     outside the cache until their list is complete.
 //   - A list that exceeds the memory cap changes nothing. An event that exceeds the cap is not
 //     applied, and the resource is listed again. Until a list fits within the cap, the Group is
 //     unhealthy, even if the resource is optional. A resource for which [Kind].Aside is true never
 //     makes its Group unhealthy.
 //   - A Group with a memory cap handles at most 10,000 events per second, after a burst of 20,000.
-//     Listed objects count as events, except in a resource's first list. While the Group waits,
-//     further events stay on the server.
+//     The objects in a list count as events, except those in a resource's first list. While the
+//     rate limit delays a Group, further events remain on the server.
 //   - Lists are read in pages of 500 objects. A page times out after 30 s, and a list after 5 min.
 //     Package kube sets the other timeouts.
 //   - If a list repeats objects, it soon exceeds the memory cap, because each repetition counts
 //     against the cap.
 //   - If a watch receives neither an event nor a bookmark for 100 s, the resource is listed and
 //     watched again. A silent watch is not a failure. If the server no longer responds at all, the
-//     list that follows the silent watch fails within 30 s.
+//     list request that follows a silent watch fails within 30 s.
 //   - Every watch ends soon after its requested timeout, even if the server keeps the watch open.
-//   - A resource sends at most one request per second after a burst of five, whatever the server
-//     responds. The limit does not apply to requests for the next page of a list if the previous
-//     page had at least 50 objects.
-//   - If a server causes repeated requests although none of them fails, the Health describes the
-//     server's behavior, and [Options].Trouble is called once.
+//   - After a burst of five requests, at most one request per second is sent for each resource,
+//     regardless of the server's responses. This rate limit does not apply to the request for the
+//     next page of a list if the previous page had at least 50 objects.
+//   - [Group.Health] describes unusual behavior of an API server that makes Isthmus repeat
+//     requests, such as closing watches early. [Options].Trouble is called once for each kind of
+//     unusual behavior, and again only if the behavior recurs after several minutes.
 //
 // [Group.Run] starts one goroutine per Resource, and waits for all of them to end. The methods
 // Health, Synced and HealthChanged are safe for concurrent use. Callbacks may call Health, Synced

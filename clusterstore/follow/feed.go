@@ -270,8 +270,8 @@ func (f *feed[O, T]) clear() {
 }
 
 // apply applies an event to the Store. If the new version of an object is refused or exceeds the
-// memory cap, the cached version stays. The result is an error if the memory cap would be exceeded,
-// but not if an object is refused.
+// memory cap, the previous version remains in the cache. The result is an error if the memory cap
+// would be exceeded, but not if an object is refused.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
 	err := f.applyEvent(e)
@@ -398,8 +398,8 @@ func (f *feed[O, T]) forgive(key string) {
 	f.resource.noteRefused(key, "")
 }
 
-// keepRefused records the refused objects of a list. Call keepRefused only after the refused
-// objects have been staged in the account.
+// keepRefused records the refused objects of a list. The account must already count the refused
+// objects as staged, because keepRefused moves their sizes from the staged sum to the cached sum.
 func (f *feed[O, T]) keepRefused(all map[string]string) {
 	for key := range f.resource.setRefused(all) {
 		f.account.drop(refusedKey(key), nil)

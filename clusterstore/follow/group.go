@@ -26,10 +26,10 @@ type Options struct {
 	// Printable makes an error safe to display, because the error's message may come from the API
 	// server. If Printable is nil, errors are displayed unchanged.
 	Printable func(error) error
-	// Trouble, if set, is called when the behavior of an API server forces a resource to repeat
-	// requests, although none of the requests failed. Trouble is called once per cause, and again
-	// only if the cause recurs after several minutes. Several goroutines may call Trouble at the
-	// same time.
+	// Trouble, if set, is called when unusual behavior of an API server makes Isthmus repeat
+	// requests for a resource. Closing watches early is an example of such behavior. Trouble is
+	// called once for each kind of behavior, and again only if the behavior recurs after several
+	// minutes. Several goroutines may call Trouble at the same time.
 	Trouble func(resource, text string)
 	// Contain, if set, must call the function that it receives, and recover from any panic in that
 	// function. After a panic, Contain must call [Group.Fail].
@@ -37,8 +37,8 @@ type Options struct {
 	// If the Admit channel is set, the first sync does not end before the channel is closed. See
 	// [Group.Listed].
 	Admit <-chan struct{}
-	// Memory limits the memory that cached and staged objects use. If Memory is nil, neither the
-	// memory nor the rate of events is limited.
+	// Memory is the memory cap for cached and staged objects. If Memory is nil, neither the memory
+	// nor the rate of events is limited.
 	Memory *MemoryCap
 }
 
@@ -272,7 +272,7 @@ func (g *Group) setHealthy(s *resourceState) {
 }
 
 // Fail marks the Group as permanently stale, because its lists and watches have ended. If Fail is
-// called again, the first error stays.
+// called several times, only the first error is recorded.
 func (g *Group) Fail(err error) {
 	g.update(func() bool {
 		if g.failed.err != nil {

@@ -42,12 +42,12 @@ type resourceState struct {
 
 	failure adminapi.ReadFailure // class of err
 	first   time.Time            // since when all failures are of that class
-	lasts   bool                 // the failure occurred again after lastingAfter
+	lasts   bool                 // the failure counts as lasting
 }
 
-// A failure counts as lasting if it occurs again at least lastingAfter after its first occurrence.
-// Transient failures are normal while an API server starts, because it does not yet know all tokens
-// and permissions.
+// A failure counts as lasting once its first and latest occurrences are at least lastingAfter
+// apart. Transient failures are normal while an API server starts, because the server does not yet
+// know all tokens and permissions.
 const lastingAfter = 10 * time.Second
 
 func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
@@ -58,7 +58,7 @@ func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
 	s.lasts = now.Sub(s.first) >= lastingAfter
 }
 
-// errLate is the error of a resource that was not listed before the first sync ended.
+// errLate is reported for a resource that was not listed before the first sync ended.
 var errLate = errors.New("the API server has not sent the complete list yet")
 
 // classOf never returns Absent, because only API discovery can confirm that a resource is absent.
@@ -75,10 +75,10 @@ func classOf(err error) adminapi.ReadFailure {
 }
 
 const (
-	troublePause = 5 * time.Minute // a trouble ends when its cause has not occurred for this long
-	// troubleCount is the number of consecutive occurrences after which a cause is reported. Single
-	// occurrences are normal: API servers close watches early when they restart, and slow servers
-	// send bookmarks late.
+	troublePause = 5 * time.Minute // how long a problem is shown after its last occurrence
+	// troubleCount is the number of consecutive occurrences after which unusual behavior is
+	// reported. Single occurrences are normal: API servers close watches early when they restart,
+	// and slow servers send bookmarks late.
 	troubleCount = 3
 )
 
@@ -101,11 +101,12 @@ type trouble struct {
 	count int // occurrences in a row
 	last  time.Time
 	text  string              // empty if there is nothing to show
-	seen  map[cause]time.Time // when each cause was last recorded as a trouble
+	seen  map[cause]time.Time // when each kind of behavior was last recorded in text
 }
 
-// The add method counts one occurrence of a cause, and reports whether to log the cause. A cause is
-// logged once, and again only after the cause has been absent for troublePause.
+// The add method counts one occurrence of a kind of unusual behavior, and reports whether to log
+// the behavior. Each kind of behavior is logged once, and again only after it has been absent for
+// troublePause.
 func (t *trouble) add(c cause, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -30,14 +30,14 @@ type Kind[O decode.Object, T any] struct {
 	// exist. Compact must be a pure function, and two goroutines may call it at the same time.
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
-	// Size returns the number of bytes that a value uses in the Store, without its key and its
-	// shared values. If caching the value makes the Store use memory for another object, the size
-	// includes that memory. The result of Size must depend only on the arguments. Size is required
-	// if Options.Memory is set.
+	// Size returns the number of bytes that a value uses in the Store, excluding its key and the
+	// parts that Shared yields. If the Store must hold additional data because of the value, such
+	// as an entry for the owner of a Pod, the size includes that data. The result of Size must
+	// depend only on the arguments. Size is required if Options.Memory is set.
 	Size func(value T, key string) int64
-	// Shared, if set, iterates over the parts of a value that objects may share, such as a
-	// [unique.Handle], and over their sizes in bytes. A shared value counts once against the memory
-	// cap, however many objects refer to it.
+	// Shared, if set, yields each part of a value that several objects may share, such as a
+	// [unique.Handle], and the size of the part in bytes. A shared part counts once against the
+	// memory cap, no matter how many objects refer to the part.
 	Shared func(value T, yield func(handle any, size int64) bool)
 	// Same reports whether two values are equivalent, so that an update from one to the other can
 	// be ignored.

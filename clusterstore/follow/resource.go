@@ -35,7 +35,7 @@ const (
 	pageSize    = 500
 	pageTimeout = 30 * time.Second
 	maxListTime = 5 * time.Minute
-	slowList    = time.Minute // a slower list counts as a trouble
+	slowList    = time.Minute // a slower list is reported to Options.Trouble
 	// After a page with at least richPage objects, the next page is requested immediately. API
 	// servers normally fill every page of a list except the last.
 	richPage = pageSize / 10
@@ -67,16 +67,17 @@ const (
 	// server could hide all changes by closing every watch within this time.
 	emptyWatch = time.Second
 	// resumeWithin limits the time between the server's last response and the resumption of a
-	// watch. After a longer outage, comparing versions might miss a restore from a backup, because
-	// the restored server may already have passed the watch's last version.
+	// watch. If an outage lasts longer than resumeWithin, a comparison of versions might not reveal
+	// that the server was restored from a backup, because the restored server's version may already
+	// exceed the last version that the watch received.
 	resumeWithin = time.Minute
 	// lostAfter is the longest time between a server's last response and the detection of a lost
 	// connection. Package kube detects lost connections with pings and keep-alive probes.
 	lostAfter = 15 * time.Second
 )
 
-// backoff limits each pause between attempts to less than 4 s, so that a cluster is watched within
-// 10 s after an outage of any length.
+// backoff limits each pause between attempts to less than 4 s, so that a cluster is watched again
+// within 10 s of the end of an outage, however long the outage was.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
 const (
@@ -92,15 +93,15 @@ const (
 	minOverPause = 5 * time.Second
 	maxOverPause = 30 * time.Second
 
-	// If a required resource may be listed but not watched, the resource is listed repeatedly.
-	// Because repeated lists are expensive, the third refusal (maxWatchRefusals) and every later
-	// refusal double the pause, up to maxUnwatchedPause.
+	// If Isthmus has permission to list a required resource but not to watch it, the resource is
+	// listed repeatedly. Because repeated lists are expensive, the third refusal (maxWatchRefusals)
+	// and every later refusal double the pause, up to maxUnwatchedPause.
 	maxWatchRefusals  = 3
 	maxUnwatchedPause = 30 * time.Second
 
 	// maxThrottle limits the pause that a server may request by sending Retry-After with a 429. For
-	// all other status codes, maxRetryAfter is the limit, because Isthmus must watch a cluster
-	// again within 10 s after an outage.
+	// all other status codes, maxRetryAfter is the limit, because Isthmus must resume watching a
+	// cluster within 10 s of the end of an outage.
 	maxThrottle   = 60 * time.Second
 	maxRetryAfter = 10 * time.Second
 	// throttleJitter is the largest fraction by which a pause may exceed the requested pause. The
@@ -208,7 +209,7 @@ func (r *Resource) ListAgain() {
 // Kind.Applied runs for a list, WantsList already treats this list as complete.
 func (r *Resource) WantsList() bool { return r.listedFor.Load() != r.wanted.Load() }
 
-// A step is the action with which listAndWatch begins.
+// A step tells listAndWatch what to do first.
 type step uint8
 
 const (
@@ -225,9 +226,10 @@ func (r *Resource) run(ctx context.Context) {
 	}
 }
 
-// listAndWatch watches the objects until a failure. If an earlier watch cannot be resumed,
-// listAndWatch first lists the objects. listAndWatch returns the step with which the next call must
-// begin after a pause.
+// listAndWatch watches the objects until an error occurs or a new list is needed. If the first step
+// is toList, or if an earlier watch cannot be resumed, listAndWatch lists the objects before it
+// watches them. The result is the first step for the next call of listAndWatch. The caller pauses
+// before it calls listAndWatch again.
 func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	if begin == toResume {
 		same, err := r.sameHistory(ctx)
@@ -327,8 +329,9 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return page, n, err
 }
 
-// Resource.late returns an error if reading a list has taken too long. For a list that is slow but
-// has not timed out, longList is recorded as a cause of trouble.
+// Resource.late returns an error if reading a list has taken longer than maxListTime. If reading
+// the list has taken longer than slowList but not longer than maxListTime, Resource.late reports
+// the slow list to Resource.note.
 func (r *Resource) late(began time.Time) error {
 	switch took := time.Since(began); {
 	case took > maxListTime:
@@ -405,8 +408,9 @@ func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool
 
 // afterNoAnswer returns the next step after Isthmus has failed to open a watch or to read the
 // current version. If the server responds with 429 (too many requests), the failed step is
-// repeated. If the server rejects the request itself, the objects are listed again, because the
-// server may no longer know the kind or the version.
+// repeated. If the server responds with another 4xx code, or with an error about the resource
+// version, the objects are listed again, because the server may no longer know the kind or the
+// version.
 func afterNoAnswer(err error, again step) step {
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -448,7 +452,7 @@ func (r *Resource) heardAt(at time.Time) {
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
 
 // Resource.pace waits until the rate limit admits one more event from the cluster. During this
-// wait, further events stay in the connection and on the server.
+// wait, further events remain buffered in the connection and on the server.
 func (r *Resource) pace(ctx context.Context) error {
 	if r.group.events == nil {
 		return nil
@@ -457,8 +461,8 @@ func (r *Resource) pace(ctx context.Context) error {
 }
 
 // Resource.failed handles an error from a list, from an attempt to open a watch, or from an event
-// that exceeds the memory cap. Errors about resource versions that are too old or not yet known
-// count as a failure only after maxOutdated consecutive errors.
+// that exceeds the memory cap. An error about a resource version that is too old or not yet known
+// counts as a failure only after maxOutdated such errors in a row.
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -578,8 +582,8 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	}
 }
 
-// The note method records that a cause has occurred, and calls [Options].Trouble if the cause must
-// be reported.
+// The note method records one occurrence of a kind of unusual behavior of the API server, and calls
+// [Options].Trouble if the behavior must be reported.
 func (r *Resource) note(c cause, err error) {
 	text := string(c)
 	if err != nil {
@@ -632,14 +636,15 @@ func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
 	return len(r.unusable), some
 }
 
-// outdated is true for an error about a resource version that is too old, or not yet known to the
-// server.
+// outdated reports whether an error means that a resource version is too old or not yet known to
+// the server.
 func outdated(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// answered is true for an error response with a 4xx code other than 429 (too many requests).
+// answered reports whether an error is a response with a 4xx code other than 429 (too many
+// requests).
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

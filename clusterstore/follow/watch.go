@@ -23,7 +23,7 @@ const (
 	// bookmark. API servers send a bookmark every minute (defaultBookmarkFrequency in
 	// k8s.io/apiserver/pkg/storage/cacher).
 	watchSilence = 100 * time.Second
-	shortWatch   = 10 * time.Second // a shorter watch may count as a trouble
+	shortWatch   = 10 * time.Second // a shorter watch may be reported to Options.Trouble
 )
 
 // If Isthmus itself closes a watch, one of the following errors is the reason.
@@ -137,8 +137,8 @@ func (w *watcher) note(err error) {
 	}
 }
 
-// broken is true if a watch was interrupted without an error from the server, so that a new watch
-// can continue from the last version.
+// broken reports whether a watch was interrupted without an error from the server. After such an
+// interruption, a new watch can continue from the last version.
 func broken(err error) bool {
 	if errors.As(err, new(apierrors.APIStatus)) {
 		return false // an error from the server, whatever its text
@@ -146,22 +146,25 @@ func broken(err error) bool {
 	return err == io.EOF || err == errOverdue || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }
 
-// lag measures how old a resource's updates are when they arrive. The age is based on the times in
-// the object's managedFields, which API servers write in whole seconds. A lag may be used
-// only by the goroutine that executes Resource.run. A nil lag measures nothing.
+// lag measures the age of a resource's updates when they arrive. The age is the time since the
+// newest update timestamp in the object's managedFields, which API servers write in whole seconds.
+// A lag may be used only by the goroutine that executes Resource.run. A nil lag measures nothing.
 //
-// Some updates do not set a new time in managedFields. For example, marking an object for deletion
-// does not replace the time of an earlier change, which may be long past. To detect exactly which
-// updates lack a new time, Isthmus would have to store the time of every object. The age of an
-// update is not measured if another update of the resource had a newer time. The age is also not
-// measured if an update with the same time arrived more than a second earlier. Any user may write a
-// future time into an object. Future times are replaced with the current time, because a future
-// time would otherwise prevent all measurements until that time.
+// Some updates do not change the newest timestamp in managedFields. For example, an object that is
+// marked for deletion keeps the timestamp of its last change, which may be long past. To detect
+// every update that leaves the timestamp unchanged, Isthmus would have to store the timestamp of
+// every object. The age of an update is not measured if Isthmus has already received another object
+// of the same resource with a later timestamp. If several updates of a resource have the same
+// timestamp, Isthmus measures only those updates that arrive within a second of the first one. If a
+// listed or new object was the first to have a timestamp, updates with the same timestamp are not
+// measured. A user could write a future timestamp into an object. Future timestamps are replaced
+// with the current time, because a future timestamp would otherwise prevent all measurements until
+// that time.
 type lag struct {
 	seconds prometheus.Observer // fixed
 
 	newest int64     // Unix time in seconds
-	since  time.Time // when an update with that time was first received; zero if the time came from a list
+	since  time.Time // when an update with that time was first received; zero if it came from a listed or new object
 }
 
 // updated returns the newest update time in an object's managedFields as a Unix time in seconds, or
@@ -178,7 +181,8 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 	return min(newest, time.Now().Unix())
 }
 
-// lag.seen records the update time of a listed or new object without measuring the object's age.
+// For an object that was listed or is new, lag.seen records the update timestamp, but does not
+// measure the age.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
 		l.newest = updated
