@@ -11,13 +11,14 @@
 // # Guarantees
 //
 //   - Encoding is deterministic: the same input always results in the same bytes.
-//   - Unless a single endpoint is larger, Full and Step return messages of at most 4 MiB, which is
-//     the largest size that proxies accept. An Update with the field add is never empty. If Step
-//     returns an Update with the field remove, the proxy still has at least one endpoint afterward.
+//   - Full and Step return messages of at most 4 MiB, the largest size that proxies accept, unless
+//     a single endpoint needs more. An Update that adds endpoints (the field add) contains at least
+//     one endpoint. If an Update from Step removes endpoints (the field remove), the proxy still
+//     has at least one endpoint afterward.
 //   - If a set needs several messages, the first message is as full as possible, and contains a
 //     fair share of the endpoints from each cluster and zone.
-//   - An encoded Profile is at most 4 MiB if its Routing was created by a Routings and its names
-//     are not longer than Kubernetes allows.
+//   - If a Profile's Routing was created by a Routings, and the Profile's names are not longer than
+//     Kubernetes allows, the encoded Profile is not larger than 4 MiB.
 //   - All returned values are immutable. Encoders, Routings and Frames are safe for concurrent use.
 //
 // Encoding a WeightedAddr field by field takes a quarter of the time and a tenth of the memory that

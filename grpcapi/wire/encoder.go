@@ -33,7 +33,8 @@ type Encoder struct {
 }
 
 // NewEncoder returns an Encoder for clients whose zone is unknown. If the HTTP/2 parameters cannot
-// be encoded, NewEncoder returns an error. The caller may modify the parameters after the call.
+// be encoded, NewEncoder returns an error. The caller may modify the HTTP/2 parameters after
+// NewEncoder returns.
 func NewEncoder(o Options) (Encoder, error) {
 	e := Encoder{options: o}
 	e.options.MeshedHTTP2 = nil
@@ -261,8 +262,8 @@ const weight = 10000
 // message contains them only once. Sharing labels makes the messages for a typical Deployment a
 // third smaller, because its endpoints differ only in name and locality.
 //
-// For a single endpoint, only the labels of its slice are shared, as in messages from Linkerd's
-// controller.
+// If the list contains only one endpoint, sharedLabels returns only the labels of the endpoint's
+// slice, as in messages from Linkerd's controller.
 func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 	if len(list) == 1 {
 		return list[0].Common.Get().Group
@@ -286,8 +287,8 @@ func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []feder
 	return b
 }
 
-// labelRoom exceeds the usual number of labels of an endpoint, so that lists of labels need not
-// grow.
+// labelRoom exceeds the number of labels that an endpoint usually has, so lists of labels rarely
+// have to be reallocated.
 const labelRoom = 16
 
 // The labels method appends all labels of an endpoint to the given list. Label names are unique.
@@ -351,7 +352,8 @@ func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []fe
 }
 
 // maxTier is the maximum length of a tier's name in a label, in bytes. The length is limited
-// because the name of a tier may list many clusters, and each endpoint has the label.
+// because a tier's name may list many clusters, and because the label may be repeated for every
+// endpoint.
 const maxTier = 100
 
 func shorten(name string) string {

@@ -90,10 +90,10 @@ func newFrame(field protowire.Number, body []byte) *Frame {
 	return &Frame{mem.BufferSlice{mem.SliceBuffer(protowire.AppendBytes(b, body))}}
 }
 
-// The spread function orders the endpoints of a set that is too large for one message. The order
-// gives the first message a fair share of the endpoints in each cluster and zone. When a proxy
-// reconnects, the first message replaces all endpoints that the proxy has. Until the second message
-// arrives, the proxy uses only the endpoints in the first message.
+// If a set of endpoints is too large for one message, the spread function orders the endpoints so
+// that the first message contains a fair share of the endpoints in each cluster and zone. When a
+// proxy reconnects, the first message replaces all endpoints that the proxy has. Until the second
+// message arrives, the proxy uses only the endpoints in the first message.
 //
 // The order depends only on the addresses, so that all streams and replicas begin with the same
 // endpoints.

@@ -21,12 +21,12 @@ import (
 	"isthmus/federation"
 )
 
-// maxProfile is the maximum size of a message that proxies accept. A profile must fit into a single
-// message.
+// maxProfile is the maximum size, in bytes, of a message that proxies accept. A profile must fit
+// into a single message.
 const maxProfile = 4 << 20
 
-// maxRouting is the maximum size of a routing. The rest of maxProfile is reserved for a profile's
-// other fields, which are numbers and names of limited length.
+// maxRouting is the maximum size of an encoded Routing, in bytes. The rest of maxProfile is
+// reserved for a profile's other fields, which are numbers and names of limited length.
 const maxRouting = maxProfile - 1<<10
 
 // Routing is the part of a service port's encoded profile that comes from a ServiceProfile: routes,
@@ -38,20 +38,20 @@ type Routing struct {
 	data    func() mem.SliceBuffer
 }
 
-// ServiceProfile returns the ServiceProfile that the routing is derived from, or nil for the
-// default routing.
+// ServiceProfile returns the ServiceProfile that the Routing is derived from, or nil for the
+// default Routing.
 func (r *Routing) ServiceProfile() *federation.ServiceProfile { return r.profile }
 
-// routingKey identifies a routing. The port is the default for overrides that do not specify a
+// routingKey identifies a Routing. The port is the default for overrides that do not specify a
 // port.
 type routingKey struct {
 	profile *federation.ServiceProfile
 	port    uint16
 }
 
-// Routings creates each routing once, for all profiles that contain it. A routing need not be
-// released, because a Routings stores only a weak pointer to it. A Routings is safe for concurrent
-// use.
+// Routings creates each Routing once, for all profiles that contain the Routing. Callers need not
+// release a Routing, because a Routings stores only weak pointers. A Routings is safe for
+// concurrent use.
 type Routings struct {
 	tooLarge func(*federation.ServiceProfile, int) // fixed, as is plain
 	plain    *Routing                              // the default, for services without a ServiceProfile
@@ -60,10 +60,10 @@ type Routings struct {
 	all map[routingKey]weak.Pointer[Routing]
 }
 
-// NewRoutings returns an empty Routings. If a ServiceProfile might make a profile larger than
-// proxies accept, the default routing replaces the ServiceProfile's routing. When a routing that is
-// too large is first encoded, tooLarge is called with the ServiceProfile and the size of the
-// routing.
+// NewRoutings returns an empty Routings. If the encoded Routing of a ServiceProfile might make a
+// profile larger than proxies accept, the profile contains the default Routing instead. The
+// tooLarge function is called once for each Routing that is too large. Its arguments are the
+// ServiceProfile and the size of the encoded Routing.
 func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routings {
 	b := marshal(routing(&federation.ServiceProfile{}, 0))
 	return &Routings{
@@ -73,8 +73,8 @@ func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routi
 	}
 }
 
-// Of returns the routing of a ServiceProfile. If sp is nil, Of returns the default routing. As long
-// as a Routing is referenced, calls with the same pointer and port return this Routing.
+// Of returns the Routing of a ServiceProfile. If sp is nil, Of returns the default Routing. As long
+// as a Routing is referenced, calls with the same pointer and port return the same Routing.
 func (rs *Routings) Of(sp *federation.ServiceProfile, port uint16) *Routing {
 	if sp == nil {
 		return rs.plain
@@ -100,8 +100,8 @@ func (rs *Routings) forget(k routingKey, w weak.Pointer[Routing]) {
 	}
 }
 
-// encode encodes a routing. If the routing is too large for proxies, the result is the default
-// routing.
+// encode encodes a Routing. If the Routing is too large for proxies, the result is the encoded
+// default Routing.
 func (rs *Routings) encode(k routingKey) mem.SliceBuffer {
 	b := marshal(routing(k.profile, k.port))
 	if len(b) > maxRouting {
