@@ -22,9 +22,9 @@ var (
 	errDepth    = errors.New("the JSON is nested too deeply")
 )
 
-// JSON returns a reader that passes through the bytes of another reader, and fails if the JSON
-// exceeds the limits. The reader does not validate the JSON, because the decoder reports invalid
-// JSON.
+// JSON wraps a reader of JSON. The returned reader yields the same bytes, but returns an error if
+// the JSON exceeds the limits. The returned reader does not validate the JSON, because the decoder
+// reports invalid JSON.
 func JSON(from io.Reader, limits Limits) io.Reader { return &counter{from: from, left: limits} }
 
 type counter struct {

@@ -110,8 +110,8 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 	return nil
 }
 
-// Limited returns a reader that passes through at most the given number of bytes, and then fails
-// with the given error if the input contains more.
+// Limited wraps a reader. The returned reader yields at most the given number of bytes, and then
+// fails with the given error if the input contains more.
 func Limited(from io.Reader, size int64, beyond error) io.Reader {
 	return &limitedReader{from, size, beyond}
 }

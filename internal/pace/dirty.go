@@ -55,8 +55,9 @@ func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
 	}
 }
 
-// Drain handles keys one by one until no keys are left or ctx is done. The handler receives the
-// time at which the key was first added after its previous turn.
+// Drain handles keys one by one until no keys are left or ctx is done. The handler receives the key
+// and the time that was passed to Add. If Add was called several times while the key was waiting,
+// the handler receives the time from the first call.
 func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) {
 	for ctx.Err() == nil {
 		tenant, key, at, ok := d.next()

@@ -1,13 +1,14 @@
 // Package pace limits the rate of work, and shares workers fairly among tenants. A tenant is
-// usually a namespace, because users with write access to a namespace can cause any amount of work.
+// usually a namespace. If workers were not shared fairly, a user with write access to one namespace
+// could occupy all workers.
 //
 //	d := pace.NewDirty[federation.ServiceID]()
 //	go d.Run(ctx, func(id federation.ServiceID, at time.Time) { … })
 //	d.Add(id.Namespace, id, time.Now())
 //
-// A [Dirty] is a set of keys that workers handle, one tenant after the other. A key that is added
-// several times before its turn is handled only once. A [Signal] reports changes, at most once per
-// second. [Sleep] pauses, but returns early if its context is done.
+// Each key in a [Dirty] belongs to a tenant, and workers handle one key of each tenant in turn. A
+// key that is added several times before it is handled is handled only once. A [Signal] reports
+// changes, at most once per second. [Sleep] pauses, but returns early if its context is done.
 //
 // Callers may rely on the following:
 //

@@ -10,8 +10,8 @@ const SignalPause = time.Second
 
 // Signal reports changes at most once per [SignalPause]. The first change is reported immediately,
 // and all changes during the following pause are reported as one. A Signal is meant for changes
-// that affect all services of a cluster, such as a new region. Without a Signal, a user with
-// permission to label the cluster's Nodes could keep the replica busy.
+// that affect all services of a cluster, such as a new region. If every change were reported
+// separately, a user with permission to label a cluster's Nodes could keep Isthmus busy.
 type Signal struct {
 	C chan struct{} // receives a value after a change; its capacity is one
 

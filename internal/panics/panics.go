@@ -52,9 +52,10 @@ type Work struct {
 	Service federation.ServiceID // the service that the work is for; zero if there is none
 	Object  string               // another object that the work is for, such as an address, a namespace or a cluster
 	// The Of field is a pointer to the data that the work updates, or nil. The pointer
-	// distinguishes several pieces of work for the same service or object. For example, if a
-	// service is no longer watched and then watched again, the Table creates new data for the
-	// service. If work on the old data succeeds late, work on the new data still counts as failed.
+	// distinguishes several pieces of work for the same service or object. For example, if the last
+	// watch of a service ends and a new watch begins, Isthmus creates new data for the service. If
+	// work on the new data has failed, the failure remains recorded even if work on the old data
+	// succeeds afterward.
 	Of any
 }
 
@@ -64,8 +65,8 @@ type Failure struct {
 	adminapi.Failure
 }
 
-// Supervisor runs work and recovers from its panics. A nil Supervisor runs work without recovering.
-// All methods are safe for concurrent use.
+// Supervisor runs functions and recovers from panics in them. A nil Supervisor runs functions
+// without recovering from panics. All methods are safe for concurrent use.
 type Supervisor struct {
 	log   *zap.Logger
 	count *prometheus.CounterVec
@@ -117,10 +118,10 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls f. If f panics, [Supervisor.Run] calls again() after a pause. The call to again() must
-// cause another call to Do for the same work. If f returns normally, Do removes the work from
-// [Supervisor.Failures]. If another call for the same work has panicked in the meantime, the work
-// stays in Failures.
+// Do calls the first function, f. If f panics, Do schedules the second function as a retry, which
+// [Supervisor.Run] starts after a pause. The retry must cause another call to Do for the same work.
+// If f returns normally, Do removes the work from [Supervisor.Failures]. If another call for the
+// same work has panicked in the meantime, the work stays in Failures.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
@@ -194,8 +195,8 @@ func (s *Supervisor) newStack() bool {
 	return true
 }
 
-// newestPanic returns the sequence number of the last panic of the given work. The result is zero
-// if the work has never panicked, or has succeeded since the panic.
+// newestPanic returns the sequence number of the most recent panic in the given work. The result is
+// zero if the work has never panicked, or has succeeded since its last panic.
 func (s *Supervisor) newestPanic(w Work) uint64 {
 	if s.failing.Load() == 0 { // the common case
 		return 0
@@ -244,7 +245,7 @@ func PauseAfter(panics int) time.Duration {
 
 // Supervisor.succeeded removes the recorded failure of work that has succeeded. The caller passes
 // the number that newestPanic returned before the work began. If the work has panicked since then,
-// the failure stays.
+// the failure remains recorded.
 func (s *Supervisor) succeeded(w Work, before uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

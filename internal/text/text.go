@@ -1,5 +1,6 @@
-// Package text makes strings from clusters, clients and users safe for logs, pages and terminals.
-// The package also formats counts and short lists for display.
+// Package text sanitizes strings that come from clusters, clients and users, so that the strings
+// are safe in logs, pages and terminals. The package also formats counts and short lists for
+// display.
 package text
 
 import (
@@ -103,8 +104,8 @@ func First(list []string, most int) []string {
 	return list
 }
 
-// Some separates the strings of a list with commas. If the list is longer than the given maximum,
-// the result ends with the number of omitted strings, as in "a, b and 3 more".
+// Some returns the strings of a list, joined with commas. If the list is longer than the given
+// maximum, the result ends with the number of omitted strings, as in "a, b and 3 more".
 func Some(list []string, most int) string {
 	if len(list) <= most {
 		return strings.Join(list, ", ")
