@@ -182,7 +182,7 @@ func (f *feed[O, T]) paceList(ctx context.Context) error {
 }
 
 // stageObject stages an object in place of any earlier object with the same key. If the new object
-// is refused, the earlier object stays staged.
+// is refused, the earlier object remains staged.
 func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	if c.key == "" {
 		return errNoName

@@ -95,7 +95,8 @@ const (
 	overdueWatch  cause = "the API server does not end watches after the requested timeoutSeconds"
 )
 
-// trouble records why one Resource currently has to repeat its requests to the API server.
+// trouble records the unusual behavior of an API server that currently makes Isthmus repeat
+// requests for one Resource.
 type trouble struct {
 	mu    sync.Mutex
 	count int // occurrences in a row

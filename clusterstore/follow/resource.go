@@ -111,7 +111,7 @@ const (
 
 const (
 	maxRefusedText = 200 // bytes of the cached reason why an object is refused
-	shownRefused   = 3   // refused objects that the Health lists per resource
+	shownRefused   = 3   // maximum number of refused objects per resource in Health
 )
 
 // Resource lists and watches one kind of object and fills the kind's Store, like a Reflector in
@@ -659,7 +659,7 @@ type rest uint8
 
 const (
 	noRest    rest = iota
-	forbidden      // optional resource that may not be listed, or that nobody may list
+	forbidden      // optional resource that Isthmus has no permission to list, or that does not support lists
 	notFound       // optional resource
 	overBudget
 )

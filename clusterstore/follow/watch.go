@@ -147,8 +147,9 @@ func broken(err error) bool {
 }
 
 // lag measures the age of a resource's updates when they arrive. The age is the time since the
-// newest update timestamp in the object's managedFields, which API servers write in whole seconds.
-// A lag may be used only by the goroutine that executes Resource.run. A nil lag measures nothing.
+// newest update timestamp in the updated object's managedFields, which API servers write in whole
+// seconds. A lag may be used only by the goroutine that executes Resource.run. A nil lag measures
+// nothing.
 //
 // Some updates do not change the newest timestamp in managedFields. For example, an object that is
 // marked for deletion keeps the timestamp of its last change, which may be long past. To detect
@@ -164,7 +165,7 @@ type lag struct {
 	seconds prometheus.Observer // fixed
 
 	newest int64     // Unix time in seconds
-	since  time.Time // when an update with that time was first received; zero if it came from a listed or new object
+	since  time.Time // when an update with that time was first received; zero if the time came from a listed or new object
 }
 
 // updated returns the newest update time in an object's managedFields as a Unix time in seconds, or

@@ -121,7 +121,7 @@ func (s *Supervisor) Count(where Where) int {
 // Do calls the first function, f. If f panics, Do schedules the second function as a retry, which
 // [Supervisor.Run] starts after a pause. The retry must cause another call to Do for the same work.
 // If f returns normally, Do removes the work from [Supervisor.Failures]. If another call for the
-// same work has panicked in the meantime, the work stays in Failures.
+// same work has panicked in the meantime, the work remains in Failures.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
