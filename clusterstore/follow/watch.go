@@ -164,8 +164,10 @@ func broken(err error) bool {
 type lag struct {
 	seconds prometheus.Observer // fixed
 
-	newest int64     // Unix time in seconds
-	since  time.Time // when an update with that time was first received; zero if the time came from a listed or new object
+	newest int64 // Unix time in seconds
+	// since is the time at which an update with the newest timestamp was first received. If that
+	// timestamp came from a listed or new object, since is zero.
+	since time.Time
 }
 
 // updated returns the newest update time in an object's managedFields as a Unix time in seconds, or
