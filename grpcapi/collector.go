@@ -283,14 +283,14 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 	}
 }
 
-// seriesOf returns the labels of the series to which a view contributes for the given member.
-// Clients can invent any number of hostnames and nodes, so the labels hostname and nodename are
-// empty in some cases:
+// A view is counted in one series per member of its service. seriesOf returns the labels of this
+// series for the given member. Clients can invent any number of hostnames and nodes. To limit the
+// number of series, the labels hostname and nodename are empty in these cases:
 //
 //   - If a view has no endpoints, both labels are empty.
-//   - If a view has no endpoints on its own node, the label nodename is empty.
-//   - If node hints choose the endpoints of a view, the label nodename is empty. A series for each
-//     of thousands of nodes would use too much memory.
+//   - If none of a view's endpoints are on the node in the view's key, the label nodename is empty.
+//   - If node hints determine the endpoints of a view, the label nodename is empty. With thousands
+//     of nodes, one series per node would use too much memory.
 //
 // Views of undeclared ports are counted under port 0.
 func seriesOf(m federation.Member, u *getUse) memberSeries {

@@ -134,9 +134,9 @@ func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 // Connections have a maximum age (Options.ConnectionAge), so that proxies return to a restarted
 // replica:
 //
-//   - At 72 % to 88 % of the maximum age, the server sends GOAWAY. The proxy opens new streams on a
+//   - At 72% to 88% of the maximum age, the server sends GOAWAY. The proxy opens new streams on a
 //     new connection, and keeps its open streams.
-//   - Each stream ends with Unavailable at a random time between 90 % and 110 % of the maximum age.
+//   - Each stream ends with Unavailable at a random time between 90% and 110% of the maximum age.
 //     The proxy keeps its endpoints until it has reopened the stream on the new connection.
 //   - After the GOAWAY, the server waits for half the maximum age plus 5 s, and then closes the
 //     connection even if streams are still open.
@@ -152,8 +152,9 @@ var statusTooOld = status.New(codes.Unavailable, "the connection has reached its
 const minAnswered = time.Second
 
 // maximumAge returns keepalive parameters that make gRPC send GOAWAY and later close the
-// connection. MaxConnectionAge is 80 % of the maximum age, because gRPC varies it at random by up
-// to 10 %.
+// connection. MaxConnectionAge is set to 80% of the maximum age. gRPC randomly lengthens or
+// shortens MaxConnectionAge by up to 10%, so the server always sends GOAWAY before the connection
+// reaches 90% of its maximum age.
 func maximumAge(age time.Duration, p keepalive.ServerParameters) keepalive.ServerParameters {
 	if age > 0 {
 		p.MaxConnectionAge = age * 8 / 10

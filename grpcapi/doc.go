@@ -28,9 +28,10 @@
 //
 // Updates on a Get stream:
 //
-//   - After the first messages, a proxy receives only differences: first new and changed endpoints,
-//     and then removed endpoints. Instead of removing all endpoints, the server sends no_endpoints.
-//     Streams do not restart when the service, its clusters or the client's node changes.
+//   - After the first messages, updates usually contain only changes. New and changed endpoints are
+//     sent before removed endpoints. Instead of removing all endpoints, the server sends
+//     no_endpoints. Streams do not restart when the service, its clusters or the client's node
+//     changes.
 //   - The server ends an open stream only if the stream stalls or is drained, its connection
 //     reaches its maximum age, or its handler panics.
 //   - Clients that send the metadata isthmus-explain, such as "isthmus get", receive the tier of
@@ -53,8 +54,8 @@
 //     the response.
 //   - Until Finish is called, the server refuses streams only because of Options.Streams,
 //     Options.ViewBytes or federation.MaxUndeclaredPorts.
-//   - At the limit on calls or memory, client addresses that use less than the average are still
-//     served (see quota).
+//   - When the limit on open calls or on the memory of views is reached, the server still serves
+//     client addresses that use less than the average client address (see quota).
 //
 // Concurrency:
 //

@@ -20,7 +20,7 @@ type getStream struct {
 	zoneChanged <-chan struct{} // closed when the client's zone may have changed; nil if it never changes
 	view        *getView        // the view of the client's key
 	replaced    <-chan struct{} // closed when the set that newest last returned is replaced
-	hinted      bool            // node hints choose the client's endpoints, so the view's key has the client's node
+	hinted      bool            // node hints determine the client's endpoints, so the view's key has the client's node
 
 	sent        *federation.Set // the set that the proxy has or is being sent; nil before begin has found one
 	sentZone    string          // the zone that sent was encoded for
@@ -93,7 +93,7 @@ func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 }
 
 // refusal returns the error for a call whose first set cannot be served. If the set can be served,
-// the result is nil. Later sets never end an open stream.
+// the result is nil. Once the first set has been sent, a newer set never ends the stream.
 func (st *getStream) refusal(set *federation.Set) error {
 	if len(set.Endpoints) > 0 {
 		return nil
@@ -241,11 +241,11 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // is false, the traffic policy of the service is changing, so the set must not be sent. Another set
 // follows soon.
 //
-// If the client's node is known, its stream can use two views: one whose key contains the node, and
-// one whose key does not. The view whose key does not contain the node determines whether node
-// hints choose the client's endpoints. The two views may disagree about node hints if one set is
-// outdated, or if clients of the two views use different tiers. If the views disagree, newest
-// returns the set of the view whose key contains the node.
+// If the client's node is known, the client's stream can use either of two views: one whose key
+// contains the node, and one whose key contains no node. The set of each view says which of the two
+// views the stream should use. If the set of each view refers the stream to the other view, newest
+// returns the set of the view whose key contains the node. Two sets can contradict each other in
+// this way if one of the sets is outdated, or if clients of the two views use different tiers.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()
@@ -289,9 +289,10 @@ func (st *getStream) switchView() bool {
 	st.view = st.server.getViews.acquire(key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
-		// A set with the reason TooManyPorts never changes, so a cached view would refuse every new
-		// stream. After the view has been removed from the cache, the next stream with the same key
-		// requests a new set from the table.
+		// A set with the reason TooManyPorts never changes. If its view stayed in the cache, new
+		// streams with the same key would be refused even after clients have stopped using other
+		// undeclared ports. After the view has been removed from the cache, the next stream with
+		// the same key requests a new set from the table.
 		st.server.getViews.forget(st.view)
 	}
 	st.usedView.Store(st.view)

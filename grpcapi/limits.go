@@ -24,9 +24,10 @@ var (
 
 // quota is a limit on calls or memory, shared by all client addresses.
 //
-// Below the limit, every client address can use as much as it requests. At the limit, addresses
-// that use less than the average are still served, until the total exceeds the limit by an eighth.
-// A client that uses a large share cannot lock out clients with other addresses.
+// While the total use is below the limit, the use of a single client address is not limited. Once
+// the limit is reached, client addresses that use less than the average client address are still
+// served, until the total use exceeds the limit by an eighth. A client that uses a large share
+// cannot lock out clients with other addresses.
 type quota struct {
 	limit   int64          // fixed, as are full, refused and log
 	full    *status.Status // the status of a call that is refused at the limit
@@ -66,8 +67,8 @@ func (q *quota) give(client netip.Addr) {
 	q.addLocked(-1)
 }
 
-// The use method adds to the amount in use without charging a client address. The result reports
-// whether the new amount is within the limit.
+// The use method increases the total use by the given amount, without charging a client address.
+// The result reports whether the total use is within the limit.
 func (q *quota) use(amount int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,8 +76,8 @@ func (q *quota) use(amount int64) bool {
 	return q.used <= q.limit
 }
 
-// addLocked adds to the amount in use. The caller must hold q.mu, as for all methods whose names
-// end in Locked.
+// addLocked increases the total use of the quota by the given amount, which may be negative. The
+// caller must hold q.mu, as for all methods whose names end in Locked.
 func (q *quota) addLocked(amount int64) {
 	q.used += amount
 	if q.used <= q.limit-q.limit/10 {
@@ -138,8 +139,10 @@ func (q *quota) refuse(what string) error {
 // tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. Each call
 // counts toward the quota until the call's context is canceled.
 //
-// If a call has a deadline, tap leaves the refusal to the interceptor. If tap refused a call with a
-// deadline, the timer of the call's context would stay in memory until the deadline.
+// If the quota is exhausted, the tap method refuses only calls that have no deadline. If a call has
+// a deadline, the tap method stores an error in the call's context, and the interceptor refuses the
+// call. If the tap method itself refused a call that has a deadline, the timer of the call's
+// context would stay in memory until the deadline.
 func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	client := connectionOf(ctx).client()
 	if q.take(client) {
@@ -167,8 +170,8 @@ func refusal(ctx context.Context) error {
 //   - If a client does not read a response within Options.Request, its connection is closed.
 //     Further requests wait in the client's flow control window of 64 KiB.
 //   - The server sends at most maxReflected reflection responses per connection. The timeout alone
-//     does not limit the number of short responses, because buffers accept them even if the client
-//     is not reading.
+//     would not limit the number of unread short responses, because gRPC can buffer a short
+//     response without waiting for the client.
 const (
 	maxReflections = 10
 	maxReflected   = 500
@@ -188,7 +191,7 @@ type limitedReflection struct {
 }
 
 // RegisterService implements grpc.ServiceRegistrar. The registered handlers enforce the limits on
-// reflection.
+// gRPC reflection calls.
 func (l *limitedReflection) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	limited := *desc
 	limited.Streams = nil
@@ -213,8 +216,8 @@ type reflectionCall struct {
 }
 
 // SendMsg sends a response to the client. If the client does not read the response in time, SendMsg
-// closes the connection. Ending only the call would not help, because the call's status would wait
-// behind the unread responses.
+// closes the connection. Ending only the call would not help, because the call's status would be
+// queued behind the unread responses.
 func (c *reflectionCall) SendMsg(m any) error {
 	if c.conn == nil {
 		return status.Error(codes.Internal,

@@ -114,8 +114,9 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 const maxOverflows = 1000
 
 // overflows counts stalled streams by the full authority of their destination. The series for an
-// open stream exists before the first stall, with the value zero. A series that has counted a stall
-// exists until its service is removed, or until maxOverflows other series have counted a stall.
+// open stream exists before the first stall, with the value zero. A series with at least one stall
+// is kept until its service is removed, or until stalls have been counted in maxOverflows other
+// series.
 type overflows struct {
 	table *federation.Table // fixed, as are desc and open
 	desc  *prometheus.Desc

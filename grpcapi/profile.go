@@ -66,8 +66,8 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// newest returns the newest profile, encoded for the stream's proxy. The stream's turn ends even
-// after a panic.
+// newest returns the newest profile, encoded for the stream's proxy. The stream's turn ends even if
+// a panic occurs while the profile is encoded.
 func (st *profileStream) newest() (v *profileVariant) {
 	defer st.endTurn()
 	v, st.replaced = st.view.variant(st.sentRoutes)
@@ -79,7 +79,7 @@ func (st *profileStream) newest() (v *profileVariant) {
 //
 // The stored routes are the last ones that the proxy has received, even if they belong to another
 // service. A profile without a service does not replace the stored routes, because a slow stream
-// may skip such a profile but must store the same routes.
+// that skips this profile must store the same routes as a fast stream.
 func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false
@@ -121,8 +121,8 @@ func (st *profileStream) stalled() {
 	}
 }
 
-// countStall counts a stalled stream. A stream for a cluster IP is counted for the Service that now
-// uses the IP.
+// countStall counts a stalled stream. A stream for a cluster IP counts toward the Service that
+// currently uses the IP.
 func (st *profileStream) countStall() {
 	m := st.server.metrics
 	m.stalled.Inc()
@@ -135,7 +135,7 @@ func (st *profileStream) countStall() {
 }
 
 // serviceOf returns the service port that a profile describes. For a cluster IP, the result is the
-// Service that now uses the IP. If the profile describes an endpoint, ok is false.
+// Service that currently uses the IP. If the profile describes an endpoint, ok is false.
 func serviceOf(k federation.ProfileKey, p *federation.Profile) (to target, ok bool) {
 	if !k.Addr.IsValid() && k.Instance == "" {
 		return targetOf(k), true

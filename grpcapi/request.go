@@ -64,7 +64,7 @@ func parseDestination(authority, domain string) (federation.ProfileKey, error) {
 }
 
 // parseName parses [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN. Like Kubernetes, parseName rejects
-// empty names and names that are longer than a DNS label.
+// empty names and names that are too long for a DNS label.
 func parseName(host, domain string) (t target, ok bool) {
 	name, ok := strings.CutSuffix(host, ".svc."+domain)
 	if !ok {
@@ -189,7 +189,7 @@ const jsonSpace = " \t\r\n"
 // plainToken parses a JSON object in the form that proxies write: only known fields, and only ASCII
 // values without escape sequences. For any other input, plainToken returns false, and the caller
 // uses encoding/json, which needs a large stack. Without plainToken, opening a stream would take
-// about 30 % more CPU time (see docs/performance.md).
+// about 30% more CPU time (see docs/performance.md).
 func plainToken(s string) (t token, ok bool) {
 	rest, ok := strings.CutPrefix(strings.Trim(s, jsonSpace), "{")
 	for ok {

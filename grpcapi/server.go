@@ -42,8 +42,8 @@ type Options struct {
 
 	Messages wire.Options // how messages describe endpoints
 
-	// Pace is the minimum time between the starts of two messages on one stream. The default is
-	// 50ms. If Pace is negative, streams do not pause between messages.
+	// Pace is the minimum interval between the starts of consecutive updates on a stream. The
+	// default is 50ms. If Pace is negative, streams do not pause between updates.
 	Pace       time.Duration
 	Stall      time.Duration // how long a proxy may take to read a message before its stream ends; default 60s
 	Request    time.Duration // how long a client may take to connect or to send a request; default 10s
@@ -56,20 +56,20 @@ type Options struct {
 	// Streams is the maximum number of open calls across all connections. Further calls are
 	// refused. The default is 150,000.
 	Streams int
-	// ViewBytes is the maximum estimated memory of all views, in bytes. Calls that would exceed the
-	// maximum are refused. The default is 2 GiB.
+	// ViewBytes is the limit on the estimated total memory of all views, in bytes. Calls that would
+	// exceed the limit are refused. The default is 2 GiB.
 	ViewBytes int
 
 	Linger    time.Duration // how long idle views stay cached; default 30s, negative means that they are not cached
 	IdleViews int           // maximum number of idle views per RPC; default 1024
-	IdleBytes int           // maximum estimated memory of idle views per RPC; default 20 MiB
+	IdleBytes int           // limit on the estimated memory of idle views per RPC, in bytes; default 20 MiB
 
 	// Stalled is called with the destination of each stream that ends because its proxy does not
 	// read messages. Stalled must not block, and may be nil.
 	Stalled func(destination string)
 
-	// Supervisor counts and logs panics. Each panic ends the call that caused it. The default is a
-	// Supervisor without registered metrics.
+	// Supervisor counts and logs panics. A panic in the handler of a call ends only this call. The
+	// default is a Supervisor without registered metrics.
 	Supervisor *panics.Supervisor
 
 	Log        *zap.Logger           // nil means no logs
@@ -173,7 +173,7 @@ const (
 	maxHeaders = 2 << 10
 	// requestWindow is the flow control window of each call and each connection, in bytes. The size
 	// is HTTP/2's default and gRPC's minimum. Without this setting, gRPC would increase the window
-	// of a client that sends a lot of data, up to 16 MiB.
+	// to as much as 16 MiB if a client sends a lot of data.
 	requestWindow = 64<<10 - 1
 	// readBuffer is the size of a connection's read buffer, in bytes. A proxy sends a few hundred
 	// bytes per call, and little else.

@@ -25,9 +25,9 @@ type producer interface {
 	// The begin method waits for the first set or profile. If the call is refused, begin returns an
 	// error.
 	begin(context.Context) error
-	// A call to first returns the initial messages. The stream must already have been admitted.
+	// The first method returns the initial messages. The stream must already have been admitted.
 	first() []*wire.Frame
-	// A call to next waits until there are messages to send, and returns these messages.
+	// The next method waits until there are messages to send, and returns these messages.
 	next(context.Context) ([]*wire.Frame, error)
 	// The close method releases the stream's view and stops its timers.
 	close()
@@ -37,10 +37,10 @@ type producer interface {
 // sends the status after all earlier messages and cancels the call's context, which also unblocks
 // SendMsg. Further calls have no effect.
 //
-// If only the context were canceled, grpc-go would respond with Canceled before the handler could
-// return Unavailable. WriteStatus is not part of gRPC's API, so transportOf checks that the method
-// exists. If a release of grpc-go hides WriteStatus, every stream ends with Internal and all tests
-// of this package fail.
+// Canceling the context of the call would not be enough, because grpc-go would then respond with
+// Canceled before the handler could return Unavailable. WriteStatus is not part of gRPC's API, so
+// transportOf checks that the method exists. If a release of grpc-go hides WriteStatus, every
+// stream ends with Internal and all tests of this package fail.
 type statusWriter interface{ WriteStatus(*status.Status) error }
 
 // A goroutine that ends the stream of another goroutine uses one of the following statuses.
@@ -52,8 +52,9 @@ var (
 // stream is the common state of Get and GetProfile streams. Only the handler's goroutine may use a
 // stream, but any goroutine may call the end method.
 //
-// Streams do not queue messages, so that a slow proxy blocks only its own stream. Each stream
-// stores the last state that it has sent, and skips intermediate states.
+// Streams have no message queues. Each stream stores the last state that it has sent, and its next
+// update leads directly from this state to the newest state. A slow proxy blocks only its own
+// stream, which skips the states in between.
 type stream struct {
 	server    *Server
 	out       sink
@@ -195,8 +196,9 @@ func (st *stream) guardSend(now int64) {
 	}
 }
 
-// guardAge stops the timer for a send. After the first messages, the timer is reused for the
-// connection's maximum age, because a second timer would use more memory.
+// guardAge stops the timer that guardSend has started. After the first messages of a stream have
+// been sent, guardAge reuses the timer for the maximum age of the connection, because a second
+// timer would use more memory.
 func (st *stream) guardAge() {
 	st.sending.Store(0)
 	end := st.endAt.Load()
@@ -250,11 +252,11 @@ const turnsPerProcessor = 8
 // turns is a semaphore that limits how many streams produce updates at the same time.
 //
 // Go runs goroutines roughly in the order in which they become runnable. A change to a popular
-// service makes tens of thousands of streams runnable. Without turns, the goroutines that read
-// watches and publish sets would wait, several times per event, until all runnable streams had been
-// updated. With turns, the goroutines that read watches and publish sets wait only until each
-// runnable stream has queued for a turn. A stream that waits for a turn skips sets that are
-// replaced in the meantime.
+// service makes tens of thousands of streams runnable. Without the semaphore, the next change would
+// be delayed, because each goroutine that handles this change would have to wait until all runnable
+// streams had produced their updates. With the semaphore, most of the runnable streams only queue
+// for a turn, so other goroutines run sooner. While a stream waits for its turn, it skips sets that
+// have been replaced by newer ones.
 //
 // A stream holds its turn while it looks up its set, and while it encodes messages or waits for
 // another stream to encode them. A stream does not need a turn for its first messages.

@@ -91,10 +91,11 @@ type cachedView[K comparable, T any] interface {
 // stay cached for Options.Linger, because proxies usually reopen quiet streams soon after they end.
 //
 // Clients can invent names and namespaces, and request any port of a Pod or an instance. Views of
-// nonexistent names are not cached. Views for invented namespaces and arbitrary ports are cached,
-// and can displace other idle views. Together, the idle views cannot exceed Options.IdleViews or
-// Options.IdleBytes. When the quota is exhausted, idle views are evicted, and no further views are
-// cached.
+// nonexistent names are not cached. Views of existing destinations can be cached even if the client
+// has invented its own namespace or chosen an arbitrary port, and can then evict other idle views.
+// The number of idle views never exceeds Options.IdleViews, and their total estimated size never
+// exceeds Options.IdleBytes. When the quota is exhausted, idle views are evicted, and no further
+// views are cached.
 //
 // The expirable cache in the LRU library is not used, because it starts a goroutine that never
 // ends.
@@ -300,9 +301,10 @@ const (
 	maxSteps = 8
 	// manyEndpoints is the minimum number of endpoints in a large set.
 	manyEndpoints = 64
-	// firstKept is how long a view caches the first messages of a large set. A short time suffices,
-	// because new streams usually arrive at about the same time. The cached messages of large sets
-	// can use a large part of the replica's memory.
+	// firstKept is how long a view caches the messages that send all endpoints of a large set to
+	// new streams. Caching these messages briefly is enough, because new streams usually arrive
+	// close together. The cached messages of large sets can use a large part of the replica's
+	// memory.
 	firstKept = time.Second
 )
 
@@ -338,8 +340,8 @@ func costOfSet(s *federation.Set) int {
 	return viewBytes + len(s.Endpoints)*endpointBytes + s.Members*memberBytes
 }
 
-// updateCost charges the cost of the newest set to the quota, because the view may have started
-// with a smaller set.
+// A view uses a part of the quota that depends on the size of its set. updateCost adjusts this part
+// to the size of the newest set.
 func (v *getView) updateCost(set *federation.Set) {
 	v.mu.Lock()
 	defer v.mu.Unlock() // deferred, because a panic only ends one stream
@@ -391,7 +393,8 @@ func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
 
-// messagesFor returns messages that are encoded only for a single stream (see stream.setAlone).
+// messagesFor returns messages that are encoded for one stream and not shared with other streams
+// (see stream.setAlone).
 func (v *getView) messagesFor(enc wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {
 	v.updateCost(to)
 	return encode(&enc, from, to, all)
@@ -426,9 +429,9 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 	return f
 }
 
-// The keep method caches messages that lead to the newest set, and drops cached messages that lead
-// to older sets. If the given messages lead to an older set, the method returns false without
-// caching the messages. The caller must hold v.mu.
+// The keep method caches the given messages, and drops cached messages for older sets. If the view
+// has cached messages for a newer set, the keep method returns false and does not cache the given
+// messages. The caller must hold v.mu.
 func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
 		newest := v.steps[n-1].to
@@ -477,8 +480,8 @@ type profileVariant struct {
 	frames  []*wire.Frame // always one frame
 }
 
-// sentRoutes holds the last routes that a proxy has received, and the service of these routes. The
-// zero value means that the proxy has not received routes.
+// sentRoutes holds the routes that a proxy has most recently received, and the service to which
+// these routes belong. The zero value means that the proxy has not received any routes yet.
 type sentRoutes struct {
 	service federation.ServiceID
 	routes  *federation.ServiceProfile // nil means the default routes
