@@ -8,7 +8,8 @@ import "time"
 // /debug/clusters causes requests to the API server only if [FreshParameter] is set.
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // time of the server's last response; zero if there was none
-	// Error says why the newest request got no response, or is empty if the request got a response.
+	// Error says why the most recent request received no response. If that request received a
+	// response, Error is empty.
 	Error string `json:"error,omitempty"`
 	// Certificate says what is wrong with the server's certificate, and is empty if Error has a
 	// different cause. OtherAuthority reports whether the certificate's issuer differs from the

@@ -55,14 +55,14 @@ type Cluster struct {
 	// SecretVersion is empty if the cluster has not been read yet, or if the replica uses a
 	// different Secret for the cluster.
 	SecretVersion string `json:"secretVersion,omitempty"`
-	// SecretRefused says why the current version of the link Secret cannot be used, and is empty
-	// otherwise. UsedInstead identifies the older version of the link Secret that is in use
-	// instead, if any.
+	// SecretRefused says why the current version of the link Secret cannot be used. If the current
+	// version can be used, SecretRefused is empty. If the current version can be used, but Isthmus
+	// uses another link Secret for the same cluster, UsedInstead is the name of the other Secret.
 	SecretRefused string   `json:"secretRefused,omitempty"`
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig in use
-	// Ignored lists the unknown fields of the kubeconfig in use, with the line number of each
-	// field. Field names that may be secrets are omitted.
+	// Ignored describes the unknown fields of the kubeconfig in use, with the line number of each
+	// field. If the name of a field could itself be a secret, the name is omitted.
 	Ignored []string `json:"ignored,omitempty"`
 	// Unread describes each invalid annotation of the current version of the link Secret, with the
 	// value that is used instead.
@@ -70,9 +70,9 @@ type Cluster struct {
 	// NewCredentials says why the newest credentials do not work, if older credentials are in use
 	// instead. While Isthmus is still trying the newest credentials, NewCredentials is empty.
 	NewCredentials string `json:"newCredentials,omitempty"`
-	// The newest credentials replace the older ones once Isthmus has listed the kinds in Awaited,
-	// such as servers.policy.linkerd.io. Awaited contains only kinds that have objects in the
-	// cluster.
+	// The newest credentials replace the older ones once Isthmus has listed all objects of the
+	// kinds in Awaited, such as servers.policy.linkerd.io. Awaited contains only kinds that have
+	// objects in the cluster.
 	Awaited []string `json:"awaited,omitempty"`
 	ClusterStatus
 }
@@ -80,7 +80,8 @@ type Cluster struct {
 type ClusterState string
 
 const (
-	// Rejected means that the link Secret cannot be used, or that an older version of it is in use.
+	// Rejected means that the link Secret cannot be used, or that Isthmus uses another link Secret
+	// for the same cluster.
 	Rejected ClusterState = "rejected"
 	// Pending means that Isthmus has begun to read the cluster, but the cluster has not synced yet.
 	Pending ClusterState = "pending"
@@ -93,8 +94,8 @@ const (
 	Stale ClusterState = "stale"
 )
 
-// The standing of a cluster determines to what extent its endpoints are withdrawn from all
-// services.
+// The standing of a cluster determines whether services use its endpoints normally, only as a last
+// resort, or not at all.
 const (
 	InService  = "in-service"
 	LastResort = "last-resort" // used if a service has no other endpoint
@@ -157,7 +158,7 @@ type Memory struct {
 
 const nearPercent = 80
 
-// Near reports whether the cluster uses at least 80 % of its memory cap.
+// Near reports whether the cluster uses at least 80% of its memory cap.
 func (m Memory) Near() bool { return m.Limit > 0 && m.Used >= m.Limit/100*nearPercent }
 
 // LinkedMemory returns the total memory that Isthmus uses for linked clusters. The Limit in the
@@ -209,8 +210,8 @@ type Resource struct {
 }
 
 // NeverRead is true for a kind that has never been listed and cannot be listed now, although the
-// API server may serve it. As long as a kind has not been listed, the cluster appears to have no
-// objects of this kind.
+// API server may serve the kind. Until a kind has been listed, the cluster appears to have no
+// objects of that kind.
 func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failure != Absent }
 
 func (r *Resource) Unread() string {
@@ -250,7 +251,7 @@ type Problem struct {
 	Problems []string `json:"problems"`
 }
 
-// AddressConflict describes an address that several objects in the local cluster claim. As long as
+// AddressConflict describes an address that several objects in the local cluster claim. While
 // several objects claim an address, Isthmus does not assign the address to any of them, and
 // GetProfile returns Unavailable for the address.
 type AddressConflict struct {
@@ -283,8 +284,8 @@ type CacheCopies struct {
 	Off        bool   `json:"off,omitempty"`        // --cache-max-age is 0
 	Error      string `json:"error,omitempty"`      // why the copies can't be listed
 	LeaseError string `json:"leaseError,omitempty"` // why the Lease can't be used
-	// Missing lists the stale clusters that this replica has cached but for which no complete copy
-	// exists, because copying has failed.
+	// Missing lists the stale clusters that have no complete copy because copying has failed. Stale
+	// clusters that this replica has not cached are omitted.
 	Missing []MissingCopy `json:"missing,omitempty"`
 }
 

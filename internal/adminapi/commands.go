@@ -100,9 +100,9 @@ type GetOutput struct {
 type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	Cluster string         `json:"cluster"` // local, unless the replica labels the endpoint with another cluster
-	// Sent is a WeightedAddr of linkerd2-proxy-api in protobuf's JSON format, as the proxy receives
-	// it. The field metricLabels also contains the labels that apply to the whole message. Two
-	// further labels, which proxies do not receive, are isthmus_tier (the endpoint's tier) and
+	// Sent is the WeightedAddr message of linkerd2-proxy-api that the proxy receives, in protobuf's
+	// JSON format. The field metricLabels also contains the labels that apply to the whole update,
+	// and two labels that proxies do not receive: isthmus_tier (the endpoint's tier) and
 	// isthmus_standing (the standing of the endpoint's cluster).
 	Sent json.RawMessage `json:"sent"`
 }
@@ -114,8 +114,8 @@ type ProfileOutput struct {
 	// Address is the address of the endpoint that the profile describes. Address is set only if the
 	// authority is an address that is not assigned to a Service.
 	Address netip.AddrPort `json:"address,omitzero"`
-	// Sent is a DestinationProfile of linkerd2-proxy-api in protobuf's JSON format, as the proxy
-	// receives it.
+	// Sent is the DestinationProfile message of linkerd2-proxy-api that the proxy receives, in
+	// protobuf's JSON format.
 	Sent json.RawMessage `json:"sent"`
 }
 

@@ -12,11 +12,12 @@
 //	/debug/streams   [Streams]
 //	/debug/version   [Build]
 //
-// The query parameter view=list requests a list of clusters, services, streams or events as a
-// [ClusterList], [ServiceList], [StreamList] or [EventList]. The following parameters select and
-// order the lines: q (words to search for), show (a subset of the lines), sort, limit and page. The
-// ETag of a list is the number of the snapshot from which the list was computed. All readers share
-// one snapshot.
+// With the query parameter view=list, the response is a list that the page at / shows. The type of
+// the list is [ClusterList] for /debug/clusters, [ServiceList] for /debug/services, [StreamList]
+// for /debug/streams, and [EventList] for /debug/events. The following parameters select and order
+// the lines of a list: q (words to search for), show (a subset of the lines), sort, limit and page.
+// The ETag of a list is the number of the snapshot from which the list was computed. All readers
+// share one snapshot.
 //
 // All pages follow these conventions:
 //
@@ -29,8 +30,8 @@
 // The format may change in these ways:
 //
 //   - New fields may be added. Readers must ignore unknown fields.
-//   - Every response contains the version of the pages' format, [Format], in the header
-//     [FormatHeader]. [Build] and [Replica] also contain the version of the format.
+//   - The header [FormatHeader] of every response contains [Format], which is the version of the
+//     page format. [Build] and [Replica] also contain the version of the page format.
 //   - Readers must not interpret a page with a different or missing version, because fields may be
 //     missing or have different meanings.
 package adminapi

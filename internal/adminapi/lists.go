@@ -124,7 +124,7 @@ type Events struct {
 	Events []Event `json:"events"` // newest first
 }
 
-// Event describes a change that the replica has observed once or several times.
+// Event describes a change that the replica has observed one or more times.
 type Event struct {
 	Kind    EventKind `json:"kind"`
 	Object  string    `json:"object"` // cluster, service or destination

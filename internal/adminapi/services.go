@@ -22,7 +22,7 @@ type Service struct {
 	MoreClients int         `json:"moreClients,omitempty"`
 }
 
-// Member describes a Service whose endpoints belong to a service of the local cluster.
+// Member describes a Service that contributes endpoints to a service of the local cluster.
 type Member struct {
 	Cluster string `json:"cluster"`
 	Service string `json:"service"`          // name of the Service in that cluster
@@ -52,15 +52,16 @@ type PortMember struct {
 	Refusals      []string `json:"refusals,omitempty"`      // why addresses are rejected, at most ten
 }
 
-// Preference specifies which endpoints of a service are sent to clients. The values of a Preference
-// use the syntax of the annotations.
+// Preference specifies which endpoints of a service are sent to clients. The fields Prefer,
+// MinReady, ReturnAfter and ReturnOver have the same syntax as the corresponding annotations, such
+// as isthmus.io/min-ready.
 type Preference struct {
 	Prefer      string `json:"prefer"`
 	MinReady    string `json:"minReady"`
 	ReturnAfter string `json:"returnAfter"`
 	ReturnOver  string `json:"returnOver"`
-	// Unlinked lists the clusters that are named in the service's own annotation, but are not
-	// linked. Tiers that consist only of unlinked clusters are always empty.
+	// Unlinked lists the clusters that the service's own annotation names, but that are not linked.
+	// If a tier names only clusters that are not linked, the tier has no endpoints.
 	Unlinked []string `json:"unlinked,omitempty"`
 }
 
