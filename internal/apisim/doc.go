@@ -1,18 +1,19 @@
 // Package apisim provides a lightweight Kubernetes API server for tests. A server handles list and
 // watch requests for the kinds that Isthmus reads. The requests use HTTPS and must contain a known
-// token. Tests can make a server misbehave. One process can run hundreds of servers. Tests write
-// objects with Put and Delete, and clients can write objects after a call to TakeWrites. Except for
-// the behavior below, servers do not validate objects, set default values or collect garbage.
+// token. Tests can make a server misbehave. One process can run hundreds of servers. Tests change
+// objects with Put and Delete. Clients can also change objects if the test has called TakeWrites.
+// Except for the behavior below, servers do not validate objects, set default values or collect
+// garbage.
 //
 //	s, err := apisim.Start("east", authority)
 //	s.Admit("token")
 //	err = s.Put(&corev1.Service{…})
 //	kubeconfig, err := s.Kubeconfig(s.Addr(), "token")
 //
-// Clients may rely on the following behavior. A test verifies that real API servers show the same
-// behavior.
+// Clients may rely on the following behavior. A test verifies that real API servers behave in the
+// same way.
 //
-//   - All pages of a list reflect the state at one moment. Objects are sorted by key.
+//   - All pages of a list reflect the state at the same point in time. Objects are sorted by key.
 //   - A watch that starts at the version of a list misses no events, or ends because the version
 //     has expired.
 //   - A watch may begin with all existing objects, followed by a bookmark.

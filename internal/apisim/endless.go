@@ -13,16 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Endless selects a kind of practically endless response. Every endless response ends after 512
-// MiB, so that even a client without limits finishes.
+// Endless specifies which responses of a server contain far more data than clients expect. A single
+// response ends after about 512 MiB at the latest, but a client can request any number of pages of
+// a list.
 type Endless string
 
 const (
 	// EndlessEvent makes every watch receive one endless event.
 	EndlessEvent Endless = "event"
-	// EndlessPages makes every page of a list announce a further page with new objects.
+	// EndlessPages makes every page of a list announce another page with new objects.
 	EndlessPages Endless = "pages"
-	// EndlessRepeats makes every page of a list announce a further page with the same objects.
+	// EndlessRepeats makes every page of a list announce another page with the same objects.
 	EndlessRepeats Endless = "repeats"
 	// EndlessBlanks makes every JSON response to a watch or list continue with nothing but line
 	// breaks. Requests for protobuf are handled normally.
@@ -64,7 +65,7 @@ func (e Endless) answer(r *request) endlessAnswer {
 	case watches:
 		return nil
 	case e == EndlessPages:
-		// Each page contains new objects, and a continue token for a further page.
+		// Each page contains new objects, and a continue token for the next page.
 		head.Continue = fmt.Sprint(time.Now().UnixNano())
 		return r.endlessList(head, endlessPage, r.endlessObjects(head.Continue))
 	case e == EndlessRepeats:

@@ -67,7 +67,7 @@ type Faults struct {
 	// If Failing is not zero, the server responds to all requests with this status code.
 	Failing int
 	// Absent contains the resources for which the server responds with a 404, as if their CRDs had
-	// been deleted. The objects of absent resources stay in the store.
+	// been deleted. The server does not delete the stored objects of these resources.
 	Absent []string
 	// Endless makes some responses endless. An empty string means that all responses end normally.
 	Endless Endless
@@ -361,7 +361,7 @@ func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 	r.answer(w, code, o, err)
 }
 
-// cutWith makes writes to w fail once ctx has ended. The HTTP handler must call the stop function
+// cutWith makes writes to w fail once ctx is canceled. The HTTP handler must call the stop function
 // before it returns, because net/http reuses the writer after the handler has returned.
 func cutWith(ctx context.Context, w http.ResponseWriter) (stop func()) {
 	done := make(chan struct{})

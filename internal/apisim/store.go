@@ -258,7 +258,8 @@ type changes struct {
 }
 
 // The since method returns all changes after the given version, or false if some of these changes
-// have been dropped. If a new watch begins at the given version, the last argument must be true.
+// have been dropped. The begins argument must be true for the first call of a watch, because a new
+// watch must not begin at a version from before the last call to compact.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -75,7 +75,7 @@ func (v *watcher) send(e event) error {
 func (v *watcher) bookmark() error {
 	of := v.typeMeta("")
 	// In the protobuf encoding of all kinds, field 1 contains the metadata. A bookmark contains
-	// only metadata, so a PartialObjectMetadata can represent an object of any kind.
+	// only metadata, so a PartialObjectMetadata can serve as a bookmark for any kind.
 	return v.write(watch.Bookmark, of, &metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: strconv.FormatUint(v.at, 10),
 	}})
