@@ -173,8 +173,9 @@ func (n *Namespace) Backends(service string, port uint16) (list []BackendSlice) 
 	return list
 }
 
-// For a port of a Service, target returns the corresponding port number in a slice. For an
-// undeclared port, target returns the given port number.
+// The target method returns the port number that an EndpointSlice contains for the given port of a
+// Service. For a port that the Service does not declare, the target method returns the given port
+// number.
 func (n *Namespace) target(l *discoveryv1.EndpointSlice, service string, port uint16) (number uint16, ok bool) {
 	if ServiceOf(l) != service || l.AddressType == discoveryv1.AddressTypeFQDN || len(l.Ports) == 0 {
 		return 0, false
@@ -281,8 +282,8 @@ func value(s *string) string {
 	return *s
 }
 
-// backend returns the endpoint at an address of a slice. If the address belongs to a missing or
-// unusable object, the result is false.
+// The backend method returns a Backend for one address of an endpoint in an EndpointSlice. If the
+// address belongs to a missing or unusable object, the result is false.
 func (n *Namespace) backend(e discoveryv1.Endpoint, addr netip.AddrPort) (b Backend, ok bool) {
 	switch ref := e.TargetRef; {
 	case ref == nil:
@@ -313,7 +314,7 @@ func (n *Namespace) backend(e discoveryv1.Endpoint, addr netip.AddrPort) (b Back
 	return b, true
 }
 
-// OfPod returns the endpoint at an address of a Pod. The zone, the hostname and hints are not set,
+// OfPod returns the endpoint at an address of a Pod. The zone, hostname and hints are not set,
 // because only EndpointSlices contain them.
 func (n *Namespace) OfPod(p *corev1.Pod, addr netip.AddrPort) Backend {
 	account := cmp.Or(p.Spec.ServiceAccountName, "default")
@@ -344,7 +345,7 @@ func (n *Namespace) OfPod(p *corev1.Pod, addr netip.AddrPort) Backend {
 	return b
 }
 
-// OfWorkload returns the endpoint at an address of an ExternalWorkload. The zone, the hostname and
+// OfWorkload returns the endpoint at an address of an ExternalWorkload. The zone, hostname and
 // hints are not set, because only EndpointSlices contain them.
 func (n *Namespace) OfWorkload(w *Workload, addr netip.AddrPort) Backend {
 	b := Backend{

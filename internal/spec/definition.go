@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Definition lists the Services that provide the endpoints of a Service in the local cluster.
+// Definition lists the Services from which a Service of the local cluster gets its endpoints.
 type Definition struct {
 	Federated bool
 	Members   []MemberName // in order of precedence

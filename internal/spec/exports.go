@@ -66,8 +66,8 @@ func WrittenFor(clusters []Exporter) Written {
 	return w
 }
 
-// mayExport reports whether a cluster may export Services from a namespace. Linked clusters may not
-// export from system namespaces.
+// mayExport reports whether a cluster is allowed to export Services from a namespace. Linked
+// clusters are not allowed to export Services from system namespaces.
 func (c *Exporter) mayExport(namespace string) bool {
 	return c.Joins != JoinNone && (c.Name == "" || !strings.HasPrefix(namespace, "kube-") && namespace != "linkerd")
 }

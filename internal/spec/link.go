@@ -160,9 +160,11 @@ func (r Route) Through(list []Gateway, slices []BackendSlice) (through []Backend
 	return sorted(all), behind
 }
 
-// count returns the numbers of ready and unready endpoints in a list of slices. An address counts
-// once. An address that is ready in any slice counts as ready. Each endpoint of a dual-stack
-// Service has an IPv4 and an IPv6 address, so only the family with more addresses counts.
+// count returns the numbers of ready and unready endpoints in a list of slices. An address that
+// occurs in several slices counts once. An address that is ready in any slice counts as ready. Each
+// endpoint of a dual-stack Service has both an IPv4 and an IPv6 address. To count such endpoints
+// only once, count returns either the number of IPv4 addresses or the number of IPv6 addresses,
+// whichever is larger.
 func count(list []BackendSlice) Behind {
 	ready := make(map[netip.AddrPort]bool)
 	for _, l := range list {

@@ -18,7 +18,7 @@ type Preference struct {
 	ReturnAfter, ReturnOver time.Duration
 }
 
-// Explicit is the prefix of a linked cluster's name in a term.
+// Explicit is the prefix of a term that names a linked cluster. The name follows the prefix.
 const Explicit = "cluster/"
 
 // Cluster contains the properties of a cluster that determine which terms match it.
@@ -27,8 +27,8 @@ type Cluster struct {
 	Region bool   // whether it is known to be in the local cluster's region; always true for the local cluster
 }
 
-// Names reports whether a term matches the endpoints in a cluster and zone, for clients in
-// clientZone. An empty zone means that the zone is unknown.
+// Names reports whether, for clients in clientZone, a term matches the endpoints in the given zone
+// of the given cluster. An empty zone means that the zone is unknown.
 func Names(term string, c Cluster, zone, clientZone string) bool {
 	switch term {
 	case "any":
@@ -45,9 +45,9 @@ func Names(term string, c Cluster, zone, clientZone string) bool {
 	return c.Name != "" && term == Explicit+c.Name
 }
 
-// Tier returns the index of the first tier that matches the endpoints in a cluster and zone, for
-// clients in clientZone. If no tier matches, Tier returns -1. For a service that is not federated,
-// every term except "zone" matches all endpoints.
+// Tier returns the index of the first tier that, for clients in clientZone, matches the endpoints
+// in the given zone of the given cluster. If no tier matches, Tier returns -1. For a service that
+// is not federated, every term except "zone" matches all endpoints.
 func (p *Preference) Tier(federated bool, c Cluster, zone, clientZone string) int {
 	return slices.IndexFunc(p.tiers(), func(terms []string) bool {
 		return slices.ContainsFunc(terms, func(term string) bool {

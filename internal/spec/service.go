@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Standing is the extent to which endpoints are withdrawn from service. If two standings apply to
-// an endpoint, the more restrictive standing wins.
+// Standing says whether endpoints are in service, are used only as a last resort, or are withdrawn.
+// If two standings apply to an endpoint, the more restrictive standing wins.
 type Standing int
 
 const (
@@ -63,9 +63,9 @@ type Member struct {
 	Slices    []Slice // the slices that the local cluster accepts from the member
 }
 
-// Accept adds slices to the member. From a linked cluster, the local cluster rejects addresses
-// outside the ranges that the link Secret allows. The local cluster also rejects ready addresses
-// that are assigned to its own objects.
+// Accept adds slices to the member. If the member is in a linked cluster, Accept omits addresses
+// outside the ranges that the link Secret allows, and ready addresses that are assigned to objects
+// of the local cluster.
 func (m *Member) Accept(list []Slice, within, assigned func(netip.Addr) bool) {
 	for _, l := range list {
 		if m.Name != "" {
@@ -178,9 +178,9 @@ func (s *Service) Unused(m *Member) bool {
 }
 
 // Exists reports whether Isthmus tells clients that a service exists. A federated service always
-// exists. A service that is not federated does not exist if its cluster has been listed and lacks
-// the Service. If clients can never receive endpoints from the cluster, the service exists but is
-// empty.
+// exists. A service that is not federated counts as nonexistent if the service's only cluster is
+// not linked, or if Isthmus has listed the cluster's Services and the Service is missing. If
+// clients can never receive endpoints from that cluster, the service exists but is empty.
 func (s *Service) Exists() bool {
 	if s.Federated || len(s.Members) == 0 || s.Unused(&s.Members[0]) {
 		return true
@@ -266,7 +266,7 @@ func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 }
 
 // countBehind replaces the number of Linkerd gateways in each tier with the number of endpoints
-// behind these gateways. If clients do not receive any of the gateways, no endpoint behind the
+// behind these gateways. If clients receive none of the gateways' addresses, no endpoint behind the
 // gateways counts as ready.
 func (st *State) countBehind() {
 	got := st.oneFamily(st.Ready)
@@ -281,8 +281,9 @@ func (st *State) countBehind() {
 	}
 }
 
-// For all gateways with the given standing, countGateways counts the endpoints behind them. If only
-// some gateways have this standing, countGateways counts a proportional share of the endpoints.
+// countGateways counts the endpoints behind the gateways that have the given standing. If only some
+// of the member's gateways have this standing, countGateways counts a proportional share of the
+// endpoints.
 func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint) {
 	var these []Endpoint
 	for _, g := range l.Ready {
@@ -325,9 +326,10 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 	}
 }
 
-// suffices reports whether the best n tiers are enough for clients. If n is greater than
-// LastResort(), suffices reports whether the last-resort tier is unnecessary. The last-resort tier
-// is unnecessary if any cluster without last-resort parts has a ready endpoint.
+// suffices reports whether the best n tiers have enough endpoints for clients. If the best n tiers
+// include the last-resort tier, suffices instead reports whether a cluster without last-resort
+// parts has a ready endpoint. If such a cluster has a ready endpoint, clients do not need the
+// last-resort tier.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
@@ -342,7 +344,7 @@ func (st *State) suffices(n int) bool {
 	return st.enough(ready, known)
 }
 
-// Needed returns how many tiers clients need, which is at least 1.
+// Needed returns the number of tiers that clients need. The result is at least 1.
 func (st *State) Needed() int {
 	if st.alone() {
 		return st.LastResort() + 1
@@ -355,7 +357,8 @@ func (st *State) Needed() int {
 	return st.LastResort()
 }
 
-// The alone method reports whether every ready endpoint is in a cluster that has last-resort parts.
+// The alone method reports whether clients need the last-resort tier. Clients need this tier if it
+// has a ready endpoint, and if all other ready endpoints are in clusters with last-resort parts.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
 // finish filters the endpoints in the chosen tiers by hints and by address family. Hints are

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Link describes whether a cluster is linked, and how it is cordoned. A Link applies from its At
-// time until the At time of the next Link.
+// Link says whether a cluster is linked and which cordon, if any, applies to the cluster. A Link
+// applies from its At time until the At time of the next Link.
 type Link struct {
 	At     time.Time
 	Linked bool
@@ -14,8 +14,8 @@ type Link struct {
 }
 
 // Cordoned returns the current standing of each part of a cluster, and the times at which the
-// standings will change next. A cordon that exists when the cluster is linked takes effect
-// immediately. Later changes to the cordon take effect one part at a time.
+// standing of a part will change. A cordon that exists when the cluster is linked takes effect
+// immediately. A later change to the cordon affects one part of the cluster at a time.
 func Cordoned(links []Link, now time.Time) (list Standings, next []time.Time) {
 	var from Standings
 	var was Link // the current link; At is when it took effect
@@ -60,8 +60,8 @@ func Sent(instants []Instant, now time.Time) []Endpoint {
 	return instants[len(instants)-1].finish(InUse(instants, now))
 }
 
-// InUse returns the endpoints in the tiers that are in use. Because of hints or IP families,
-// clients may not receive all endpoints in use (see [Sent]).
+// InUse returns the endpoints in the tiers that are in use. Unlike [Sent], InUse includes endpoints
+// that clients do not receive because of hints or IP families.
 func InUse(instants []Instant, now time.Time) []Endpoint {
 	var seen []Instant  // instants since the tiers of the preference last changed
 	var list []Endpoint // endpoints in use
@@ -96,8 +96,9 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 			if len(seen) > 0 {
 				send(x.At)
 			}
-			// Clients continue to use all tiers that contain their current endpoints. Unneeded
-			// tiers are dropped gradually, as when clients fail back.
+			// Clients continue to use all tiers that contain their current endpoints. If clients no
+			// longer need a tier, they drop the tier gradually, just as they do when they fail
+			// back.
 			seen, used = nil, 1
 			for _, e := range sent {
 				used = max(used, x.tierOfFormer(e)+1)
@@ -114,19 +115,19 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 	return list
 }
 
-// left returns the number of parts of a tier that clients have already left. Clients begin to drop
-// a tier once fewer tiers have sufficed for the duration ReturnAfter. All parts of the tier are
-// dropped within the duration ReturnOver.
+// Clients drop a tier part by part. The left function returns how many parts of a tier clients have
+// already dropped. Clients begin to drop a tier after they have not needed it for ReturnAfter, and
+// have dropped all parts of the tier after a further ReturnOver.
 func left(seen []Instant, place int, now time.Time) int {
 	st := seen[len(seen)-1]
-	rows := []int{place + 1} // the row that makes last resort unneeded
+	rows := []int{place + 1} // the row that makes the last-resort tier unnecessary
 	if place < st.LastResort() {
 		rows = rows[:0]
 		for n := 1; n <= place; n++ {
 			rows = append(rows, n)
 		}
 	}
-	var since time.Time // earliest time since which any of the rows has sufficed
+	var since time.Time // earliest time since which one of the rows has been enough
 	for _, n := range rows {
 		for j := len(seen) - 1; j >= 0 && seen[j].suffices(n); j-- {
 			if since.IsZero() || seen[j].At.Before(since) {
