@@ -505,7 +505,7 @@ var faults = []fault{
 				"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; " +
 					"recreate " +
 					"the link Secret",
-				"see the checks api .*",
+				"see the api and rights checks.*",
 			},
 		),
 	}, {
@@ -533,7 +533,7 @@ var faults = []fault{
 			finding{
 				"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired " +
 					"at .*Unauthorized; recreate the link Secret",
-				"see the checks api .*",
+				"see the api and rights checks.*",
 			},
 		),
 	}, {
@@ -551,7 +551,7 @@ var faults = []fault{
 			},
 			finding{
 				"failure link-state apac: it is unreachable: .*connection refused",
-				"see the checks api .*",
+				"see the api and rights checks.*",
 			},
 			finding{
 				"warning link-secret cluster-credentials-apac: links cluster apac insecurely: .*",

@@ -277,13 +277,14 @@ func (l *lostEast) awaitForbidden(t *testing.T) {
 	})
 }
 
-// awaitRewritten waits until a new generation has replaced the incomplete generation.
-func (l *lostEast) awaitRewritten(t *testing.T, before map[string][]string) {
+// awaitRewritten waits until a new generation with the given number of ConfigMaps has replaced the
+// incomplete generation.
+func (l *lostEast) awaitRewritten(t *testing.T, before map[string][]string, configMaps int) {
 	t.Helper()
 	must(t, harness.Poll(t.Context(), 3*time.Minute, time.Second, func() error {
 		now := l.copies(t)
-		for generation := range now {
-			if len(now) == 1 && before[generation] == nil {
+		for generation, names := range now {
+			if len(now) == 1 && before[generation] == nil && len(names) == configMaps {
 				return nil
 			}
 		}
