@@ -206,7 +206,7 @@ func (m merger) portListsInOrder(one *merged) (all []portList) {
 			all = append(all, portList{cluster: name, ports: p.exported()})
 		case !kept:
 			kept = true
-			all = append(all, portList{ports: m.portsThere(one.group), kept: true, decides: i == 0})
+			all = append(all, portList{ports: m.portsThere(one.group), kept: true})
 			one.metadata.keep = i == 0
 		}
 	}

@@ -205,7 +205,6 @@ type portList struct {
 	cluster string // empty for the local cluster
 	ports   []Port
 	kept    bool // these are existing ports
-	decides bool // if kept: the first member's export is not known
 	unnamed bool // if kept: one of the ports has no name in its export
 }
 
@@ -260,12 +259,9 @@ func unite(lists []portList) (ports []Port, refused []string) {
 // consists of existing ports, ports that no known export contains rank first.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
-	others := 1
+	const unknown = 1 // rank of ports that no known export contains: between the first two lists
 	for i, list := range lists {
 		if list.kept {
-			if list.decides {
-				others = -1
-			}
 			continue
 		}
 		for _, p := range list.ports {
@@ -280,7 +276,7 @@ func fitting(ports []Port, lists []portList) []bool {
 				return r
 			}
 		}
-		return others
+		return unknown
 	}
 	order := make([]int, len(ports))
 	for i := range order {
