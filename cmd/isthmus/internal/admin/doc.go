@@ -1,5 +1,5 @@
 // Package admin implements the HTTP server for the kubelet, Prometheus and users. The server serves
-// /ping, /ready, /metrics, the debug API below /debug/, and a web page at / that shows lists from
+// /ping, /ready, /metrics, the debug API under /debug/, and a web page at / that shows lists from
 // the debug API.
 //
 //	sources := admin.Sources{Table: table, …}
@@ -8,8 +8,9 @@
 //
 // Callers may rely on the following:
 //
-//   - No request changes a cluster or the configuration of the replica. Except for the kubelet's
-//     probes, the server accepts only GET and HEAD requests.
+//   - No request changes a cluster or the configuration of the replica. The paths for the kubelet's
+//     probes accept any HTTP method. All other paths accept only GET and HEAD, except that
+//     /debug/pprof/symbol also accepts POST.
 //   - All clients of a page share one cached response, and the server limits the concurrent
 //     requests of each client address. At most two scrapes run at a time, and each scrape times out
 //     after half a minute. At most four pages of the debug API and one explanation are computed at

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	maxExplains  = 1                // at once: two would use twice as much memory
+	maxExplains  = 1                // concurrent computations; two would use twice as much memory
 	explainLimit = 10 * time.Second // time limit of one explanation
-	explainWait  = 10 * time.Second // time limit for a turn, after pageWait for maxExplainClients
+	explainWait  = 10 * time.Second // maximum wait for a computation, after pageWait for maxExplainClients
 	maxExplained = 500              // maximum number of addresses on a page
 
 	// maxExplainClients is the maximum number of concurrent explain requests. A request counts
@@ -43,10 +43,10 @@ const (
 // address.
 type explainHandler struct {
 	*Sources
-	turns *limiter // for computing a response; a slow client does not delay others
+	turns *limiter // limits concurrent computations; a slow client does not delay others
 }
 
-// newExplainHandler returns the handler for /debug/explain, and limits the number of concurrent
+// newExplainHandler returns a handler for /debug/explain that limits the number of concurrent
 // requests.
 func newExplainHandler(from *Sources) http.Handler {
 	h := explainHandler{from, newLimiter(maxExplains, explainWait, 0)}
@@ -81,7 +81,8 @@ func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// explanationInTurn computes the explanation, and ends the turn even if the computation panics.
+// explanationInTurn computes the explanation, and calls the end function even if the computation
+// panics.
 func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
 	defer end()
 	return h.explanation(ctx, q)
@@ -261,7 +262,7 @@ func shortName(host string) (id federation.ServiceID, instance string, ok bool) 
 	return federation.ServiceID{Namespace: labels[1], Name: labels[0]}, instance, true
 }
 
-// importName parses the DNS name of a ServiceImport, with or without a final dot.
+// importName parses the DNS name of a ServiceImport, with or without a trailing dot.
 func importName(host string) (id federation.ServiceID, ok bool) {
 	rest, ok := strings.CutSuffix(strings.TrimSuffix(host, "."), importSuffix)
 	if !ok {
@@ -283,8 +284,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts an explanation from package grpcapi to a response. The problems and
-// failures are those of the explained service.
+// newExplanation converts an explanation from package grpcapi to a response. The arguments problems
+// and failures concern the same service as the explanation.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,

@@ -396,7 +396,7 @@ func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	return change
 }
 
-// exportFields returns those fields of an object that a plan determines. If the status argument is
+// exportFields returns the fields whose values a plan sets in an object. If the status argument is
 // true, exportFields returns the status fields of a ServiceImport.
 func exportFields(of any, status bool) map[string]string {
 	fields := make(map[string]string)

@@ -99,7 +99,8 @@ func (h *Hosts) guard(next http.Handler) http.Handler {
 }
 
 // fromElsewhere reports whether, according to the browser, a page on another site caused the
-// request. If a user follows a link from another site, fromElsewhere returns false.
+// request. If the user follows a link on another site, the result is false, so that links to the
+// admin server work.
 func fromElsewhere(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":

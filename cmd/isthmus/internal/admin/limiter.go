@@ -10,32 +10,32 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A request keeps its turn for some time after the response, so that a client that sends one
-// request after another cannot use the whole CPU. These constants limit this time.
+// These constants limit how long a request keeps its slot after the response. The request keeps the
+// slot so that a client that sends one request after another cannot use all of the CPU time.
 const (
-	restFor = 9           // rest as a multiple of the duration of the turn
-	maxRest = time.Second // maximum rest
+	restFor = 9           // time after the response, as a multiple of the time to handle the request
+	maxRest = time.Second // maximum time after the response
 )
 
-// limiter limits the number of concurrent requests. Each request occupies a turn from the start of
-// the handler until the client has read the response. Further requests wait for a turn in order of
-// arrival.
+// limiter limits the number of concurrent requests. A request occupies a slot while the request is
+// handled, and for a short time afterwards. If all slots are occupied, further requests wait in
+// order of arrival.
 //
-// If there are several turns, a single client address cannot occupy all of them.
+// If there are several slots, a single client address cannot occupy all of them.
 type limiter struct {
-	each int64               // maximum number of turns of one address, which is all turns but one
-	wait time.Duration       // maximum wait for a turn; after that a request gets 503 Service Unavailable
-	take time.Duration       // maximum duration of a turn, including sending the response
-	all  *semaphore.Weighted // all turns
+	each int64               // maximum number of slots for one address, which is all slots but one
+	wait time.Duration       // maximum wait for a slot; after that, the response is 503 Service Unavailable
+	take time.Duration       // maximum time to compute and send a response
+	all  *semaphore.Weighted // all slots
 
 	mu    sync.Mutex
-	addrs map[string]*asker // addresses with a request that has a turn or waits for one
+	addrs map[string]*asker // addresses with a request that has a slot or waits for one
 }
 
 // asker is a client address.
 type asker struct {
 	turns    *semaphore.Weighted
-	requests int // number of requests that have a turn or wait for one
+	requests int // number of requests that have a slot or wait for one
 }
 
 func newLimiter(turns int64, wait, take time.Duration) *limiter {
@@ -48,10 +48,10 @@ func newLimiter(turns int64, wait, take time.Duration) *limiter {
 	}
 }
 
-// limit returns a handler that calls the next handler once the request has a turn.
+// The limit method returns a handler that calls the next handler once a slot is free.
 func (l *limiter) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 { // handlers do not read bodies, so do not wait for the body during the turn
+		if r.ContentLength != 0 { // handlers do not read bodies, so a request must not keep its slot to wait for one
 			w.Header().Set("Connection", "close")
 		}
 		end, ok := l.turn(w, r)
@@ -66,9 +66,9 @@ func (l *limiter) limit(next http.Handler) http.Handler {
 	})
 }
 
-// turn waits until the request has a turn. The caller must call the end function after handling the
-// request. If the request waits longer than l.wait, the client receives an error response, and ok
-// is false.
+// The turn method waits until a slot is free for the request. The caller must call the end function
+// after handling the request. If the request waits longer than l.wait, the client receives an error
+// response, and ok is false.
 func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok bool) {
 	addr, _, _ := net.SplitHostPort(r.RemoteAddr)
 	from := l.count(addr, 1)

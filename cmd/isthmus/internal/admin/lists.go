@@ -22,9 +22,9 @@ const (
 	listRestFor = 50          // lifetime as a multiple of the time to compute a snapshot
 )
 
-// listHandler serves the web page's lists, which are the responses of /debug/clusters,
-// /debug/services, /debug/streams and /debug/events to requests with view=list. The handler
-// searches, sorts and truncates the rows of a list. All clients share one snapshot.
+// listHandler handles requests with view=list for /debug/clusters, /debug/services, /debug/streams
+// and /debug/events. The responses are the lists that the web page shows. The handler searches,
+// sorts and truncates the rows of a list. All clients share one snapshot.
 type listHandler struct {
 	snapshots *shared[*listSnapshot]
 }

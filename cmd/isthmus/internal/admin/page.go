@@ -14,9 +14,10 @@ var files embed.FS
 // and form-action are necessary because default-src does not cover them.
 const policy = "default-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-// newPage returns the handler of the web page at /, and of its style and script below /page/. While
-// the web page is visible, its script requests the lists of clusters, services, streams and events
-// once a second. When a user opens a service, the script requests /debug/explain.
+// newPage returns the handler for the web page at /, and for its style sheet, icon and script under
+// /page/. While the web page is visible, its script requests the lists of clusters, services,
+// streams and events once a second. When a user opens a service, the script requests
+// /debug/explain.
 func newPage() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", file("index.html", "text/html; charset=utf-8"))

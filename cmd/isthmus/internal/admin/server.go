@@ -23,7 +23,7 @@ const (
 	scrapeReadTimeout = 10 * time.Second // for the client to read a scrape afterwards; Prometheus waits no longer
 
 	maxPages       = 4                // concurrent pages, and concurrent profiles
-	pageWait       = 5 * time.Second  // maximum wait of a page or scrape for a turn; enough for many concurrent users
+	pageWait       = 5 * time.Second  // maximum wait of a page or scrape for a slot; enough for many concurrent users
 	pageTimeout    = 30 * time.Second // to compute a page and for the client to read it
 	profileTimeout = 5 * time.Minute  // a CPU profile takes as long as requested
 
@@ -41,8 +41,8 @@ type Options struct {
 }
 
 // Server is the HTTP server for the kubelet, Prometheus and users. No request changes a cluster or
-// the configuration of the replica. Except for the kubelet's probes, the server accepts only GET
-// and HEAD requests.
+// the configuration of the replica. The paths for the kubelet's probes accept any HTTP method. All
+// other paths accept only GET and HEAD, except that /debug/pprof/symbol also accepts POST.
 type Server struct {
 	ready   func() bool
 	pages   map[string]http.Handler // by path: the page at / and the debug API
@@ -70,9 +70,9 @@ func (s *Server) Handler() http.Handler {
 		mux.Handle("GET "+path, page)
 	}
 
-	// Scrapes need two limits. The limit of promhttp includes scrapes that have timed out but are
-	// still being computed. Isthmus's own limit includes scrapes whose response the client is still
-	// reading.
+	// Scrapes need two limits. The limit of promhttp also counts scrapes that have timed out but
+	// are still being computed. Isthmus's own limit also counts scrapes whose responses clients are
+	// still reading.
 	scrapes := newLimiter(maxScrapes, pageWait, scrapeTimeout+scrapeReadTimeout)
 	mux.Handle("GET /metrics", scrapes.limit(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{
 		Registry:            s.metrics,
@@ -109,8 +109,8 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// Serve serves requests on l until ctx ends, and then waits up to the grace period for open
-// requests to complete.
+// Serve serves requests on l until ctx is done. Serve then waits for open requests to complete, but
+// no longer than the grace period.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	server := &http.Server{
 		Handler:           s.Handler(),

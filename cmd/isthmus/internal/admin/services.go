@@ -401,8 +401,8 @@ func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 	return adminapi.Fine
 }
 
-// newServiceList returns a list that contains only the totals of the given lines, and sets the
-// severity of each line.
+// newServiceList sets the severity of each line, and returns a list with the totals of all lines.
+// The returned list does not contain the lines.
 func newServiceList(lines []adminapi.ServiceLine) (list adminapi.ServiceList) {
 	for i := range lines {
 		one := &lines[i]
