@@ -335,9 +335,9 @@ func roughly(d time.Duration) string {
 	return text.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
 }
 
-// checkPermissions reports missing permissions in one result. The level of the result is the worst
-// level of any missing permission. A replica notices that a permission is missing only when the API
-// server rejects a request.
+// checkPermissions reports all missing permissions in a single result. The level of the result is
+// the worst level of any missing permission. A replica notices that a permission is missing only
+// when the API server rejects a request.
 func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
 	if l.local && noAccount != "" {
@@ -434,8 +434,8 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// If the data of a check is older than anchorsAge or networksAge seconds, the result mentions the
-// age of the data.
+// anchorsAge and networksAge are the usual maximum ages of trust anchors and Pod networks, in
+// seconds. If the data of a check is older than usual, the result says how old the data is.
 const (
 	anchorsAge  = 15
 	networksAge = 65

@@ -1,6 +1,6 @@
-// Package check finds problems in the contents of a replica's pages /debug/clusters and
-// /debug/services. Each result describes a problem and how to fix it, or confirms that everything
-// is fine. The package does not send requests.
+// Package check finds problems in the contents of a replica's /debug/clusters and /debug/services
+// pages. Each result describes a problem and how to fix it, or confirms that everything is fine.
+// The package does not send requests.
 //
 //	results := check.Judge(check.Input{Clusters: page, Services: services})
 //

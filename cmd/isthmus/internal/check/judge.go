@@ -12,12 +12,13 @@ import (
 type Input struct {
 	adminapi.Clusters
 	Services []adminapi.Service
-	// FromHere means that the fields were filled in by "isthmus check" and not by a replica.
-	// "isthmus check" runs on a different network than a replica and, in the local cluster, with
-	// different permissions. If FromHere is true, there is no information about services and
-	// watches.
+	// If FromHere is true, "isthmus check" filled in the fields instead of a replica, and there is
+	// no information about services and watches. "isthmus check" may run on a different network
+	// than a replica. In the local cluster, "isthmus check" uses the credentials of the user, not
+	// those of a replica.
 	FromHere bool
-	// Exports means that FromHere is true and the permissions for --exports=on were checked too.
+	// If Exports is true, FromHere is true and the permissions for --exports=on were checked as
+	// well.
 	Exports bool
 	// NoAccount is the NAMESPACE/NAME of the replica's ServiceAccount if the ServiceAccount does
 	// not exist yet.
