@@ -7,9 +7,9 @@
 // "isthmus help" lists all commands. If the executable is named kubectl-isthmus, the program acts
 // as a kubectl plugin.
 //
-// The commands are:
+// The following packages implement the commands:
 //
-//   - "isthmus gateway" serves the Destination API (package internal/server).
+//   - Package internal/server implements "isthmus gateway", which serves the Destination API.
 //   - Package internal/commands implements the commands that query a running replica: clusters,
 //     services, exports, explain, check, get and profile.
 //   - Package internal/commands/links implements the commands that create, change and delete links:

@@ -23,10 +23,10 @@ type Command struct {
 	Intro   string   // help text before the flags; if empty, Summary
 	Ending  string   // help text after the flags
 	Flags   []Section
-	// OneOf lists pairs of flags that exclude each other. A flag that is set to its default value
-	// counts as unset.
+	// OneOf lists pairs of mutually exclusive flags. A flag that is set to its default value counts
+	// as unset.
 	OneOf [][2]string
-	// Example is a valid argument, for use in the error about a missing argument.
+	// Example is a valid argument. If the argument is missing, the error message suggests Example.
 	Example string
 	// Run runs the command. Unless OwnSignals is true, a signal cancels the context of Run. If
 	// OwnSignals is true, Run must read [Process].Signals.

@@ -20,8 +20,9 @@ const CompleteCommand = cobra.ShellCompRequestCmd
 
 // Program is a set of commands under one name.
 type Program struct {
-	// Name is what users type to call the program, such as "isthmus" or, for a kubectl plugin,
-	// "kubectl isthmus". Messages in the source code contain only the last word of Name.
+	// Name is what users type to run the program, such as "isthmus" or, for a kubectl plugin,
+	// "kubectl isthmus". Help texts in the source code contain only the last word of Name. Before a
+	// help text is printed, the full Name replaces this word.
 	Name     string
 	Build    adminapi.Build
 	Intro    string // first line of the overview

@@ -1,5 +1,5 @@
-// Package cmdtest helps to test the packages below cmd. Its helpers capture the output of a
-// process, and simulate clusters without API servers.
+// Package cmdtest contains test helpers for the packages under cmd. The helpers capture the output
+// of a process, and provide fake clusters that need no API server.
 package cmdtest
 
 import (
@@ -37,7 +37,8 @@ func (o *Output) Write(b []byte) (int, error) {
 	return o.b.Write(b)
 }
 
-// Await waits up to a minute until the output contains the wanted string, and returns all output.
+// Await waits up to a minute for the output to contain the wanted string, and returns all output.
+// If the string is still missing after a minute, the test fails.
 func (o *Output) Await(t *testing.T, want string) string {
 	t.Helper()
 	limit := time.After(time.Minute)
@@ -95,7 +96,7 @@ func Get(client *http.Client, url string) string {
 	return strings.TrimSpace(string(body))
 }
 
-// Eventually waits up to a minute until f returns true. The failure message contains the given
+// Eventually waits up to a minute for f to return true. The failure message contains the given
 // description of the condition.
 func Eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()

@@ -30,8 +30,9 @@ func Offering(cluster federation.ClusterName, has string, addrs ...string) *Sour
 	return &Source{cluster, offers}
 }
 
-// Numbered returns a fake cluster in which every Service exists. Each Service web-N has the given
-// number of endpoints, and no two of these Services have an endpoint in common.
+// Numbered returns a fake cluster that has a Service for every possible name. Each Service with a
+// name of the form web-N has the given number of endpoints, and no two of these Services share an
+// endpoint.
 func Numbered(cluster federation.ClusterName, number, endpoints int) *Source {
 	return &Source{cluster, func(id federation.ServiceID) (list []netip.AddrPort) {
 		var n int
