@@ -38,8 +38,8 @@ type remoteAccess struct {
 	token   corev1.Secret // has no name
 }
 
-// newRemoteAccess returns the objects of the built-in manifest with the name and namespace of an account.
-// newRemoteAccess panics if the manifest is invalid.
+// newRemoteAccess returns the objects of the built-in manifest, with the account's name and
+// namespace filled in. The function panics if the manifest is invalid.
 func newRemoteAccess(of types.NamespacedName) *remoteAccess {
 	a := new(remoteAccess)
 	into := map[string]any{

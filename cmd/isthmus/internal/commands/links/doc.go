@@ -10,17 +10,17 @@
 //     (token.go). Next, the command tests the token, writes the link Secret (secret.go), waits for
 //     the replicas (links.go) and deletes the older tokens.
 //   - "isthmus unlink" (unlink.go) deletes the objects of a link in reverse order. In the linked
-//     cluster, the command deletes only objects that have the label of "isthmus link" and do not
-//     belong to another link.
-//   - "isthmus cordon" (cordon.go) asks all replicas which endpoints services would keep, and
-//     merges their responses (impact.go).
+//     cluster, the command deletes only objects that have the label
+//     app.kubernetes.io/managed-by=isthmus-link and that no other link uses.
+//   - "isthmus cordon" (cordon.go) asks all replicas which endpoints each service would keep during
+//     the cordon, and merges the responses (impact.go).
 //
 // Users may rely on the following:
 //
 //   - If a command fails, it deletes the token that it created, unless a link may use the token.
 //     The command does not write a link whose token the cluster rejects. To complete a failed
-//     command, users run it again. If some replicas keep using the previous token and the cluster
-//     stays ready, the rotation is undone.
+//     command, users run it again. If some replicas do not start to use a new token but can still
+//     read the linked cluster with the previous token, "isthmus link" restores the previous link.
 //   - Package guard limits what the clients accept from the clusters. YAML from a cluster is parsed
 //     but not decoded, because aliases and keys of hostile YAML make decoding expensive.
 //   - Before a link Secret is written, it is validated with the code that Isthmus uses to read

@@ -13,9 +13,9 @@ import (
 
 const maxShown = 20
 
-// foresee asks every replica which endpoints services would have if the cluster had the given
-// standing. If a ready replica fails, foresee returns the first error together with the responses
-// of the other replicas.
+// foresee asks every replica which endpoints each service would have if the cluster had the given
+// standing. If some ready replicas do not return a usable response, foresee returns the first error
+// together with all usable responses.
 func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing string) (
 	list []*adminapi.Impact, err error) {
 	path := "/debug/impact?" + url.Values{"cluster": {cluster}, "standing": {standing}}.Encode()
@@ -67,8 +67,8 @@ func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
 }
 
 // impacts merges the responses of replicas. Each proxy is connected to only one replica. If several
-// replicas report the same port, their streams are added up, and the result with the fewest
-// endpoints is kept. Services that lose all endpoints come first.
+// replicas report the same port, their stream counts are added up, and the report that leaves the
+// fewest endpoints is kept. Services that lose all endpoints come first.
 func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	type port struct {
 		service string
@@ -102,8 +102,6 @@ func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	return list
 }
 
-// The worse function reports whether the first impact leaves fewer endpoints than the second, which
-// another replica reported for the same port.
 func worse(i, than *adminapi.ServiceImpact) bool {
 	if i.Bare() != than.Bare() {
 		return i.Bare()

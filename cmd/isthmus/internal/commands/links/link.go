@@ -238,8 +238,9 @@ func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
 	return s
 }
 
-// chooseDomains returns the domains of a link. Flags take precedence over the existing link. By
-// default, a new link uses the domains of Linkerd in the linked cluster.
+// chooseDomains returns the domains of a link. Domains from flags take precedence over the domains
+// in the existing link Secret. By default, a new link uses the domains of Linkerd in the linked
+// cluster.
 func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluster, existing *corev1.Secret) domains {
 	d := domains{o.trustDomain, o.clusterDomain}
 	if existing != nil {
@@ -290,8 +291,8 @@ func (o *linkOptions) awaitLink(
 	return with > 0 && without == 0, err
 }
 
-// chooseAccount returns the account of a link. Flags take precedence over the account in the link
-// Secrets.
+// chooseAccount returns the account of a link. A namespace or name from a flag takes precedence
+// over the account in the link Secrets.
 func chooseAccount(flags types.NamespacedName, links []corev1.Secret) types.NamespacedName {
 	before := types.NamespacedName{}
 	for i := range links {

@@ -29,7 +29,7 @@ func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
 	s.DurationVar(&t.Timeout, "timeout", time.Minute, "Finish within this `DURATION`.")
 }
 
-// oneReplica declares that --admin and --pod exclude each other, because both flags select one
+// oneReplica marks --admin and --pod as mutually exclusive, because each flag selects a single
 // replica.
 var oneReplica = [][2]string{{"admin", "pod"}}
 
@@ -73,9 +73,10 @@ func (w *work) warn(format string, args ...any) {
 // pollEvery is the polling interval while a command waits for replicas.
 const pollEvery = 500 * time.Millisecond
 
-// A function of type lacks describes the part of the awaited change that a replica's page does not
-// show yet. If the page shows the whole change, the description is "". If the page will never show
-// the change, the result is an error.
+// lacks is the type of a function that checks whether a replica's page shows the awaited change. If
+// a part of the change is missing from the page, the function describes the missing part. If
+// nothing is missing, the description is "". If the page will never show the change, the result is
+// an error.
 type lacks func(adminapi.Clusters) (string, error)
 
 // awaitReplicas waits until the pages of all replicas show the awaited change. If no replica
@@ -107,9 +108,9 @@ func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string
 		})
 }
 
-// askAll queries all replicas and describes the part of the change that at least one page does not
-// show yet. If all pages show the change, the description is "". The second result reports whether
-// any replica responded.
+// askAll queries all replicas. If a replica does not respond or its page does not show the whole
+// change yet, the first result describes the problem. If all pages show the change, the first
+// result is "". The second result reports whether any replica responded.
 func askAll(ctx context.Context, w *work, t *commands.Target, page lacks) (why string, answered bool, err error) {
 	answers, err := commands.ReadAll[adminapi.Clusters](ctx, w.p, t, "/debug/clusters")
 	if err != nil {

@@ -232,7 +232,7 @@ func (s server) loopback() bool {
 	return u.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// sameServer reports whether two URLs belong to the same API server. Several clusters may share a
+// sameServer reports whether two URLs refer to the same API server. Several clusters may share a
 // host and port. For example, Rancher distinguishes clusters with the same host and port by the
 // path.
 func sameServer(a, b string) bool { return normalized(a) == normalized(b) }

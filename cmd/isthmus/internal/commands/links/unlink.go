@@ -127,8 +127,9 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, local, linked *clus
 	return r.run(ctx, w)
 }
 
-// showImpact shows which endpoints services keep without the link, and warns about services that
-// would lose all endpoints. showImpact never prevents the deletion, even if no replica responds.
+// showImpact shows which endpoints each service would keep without the link, and warns about
+// services that would lose all endpoints. showImpact never prevents the deletion of the link, even
+// if no replica responds.
 func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 	limit := min(o.Timeout, impactTimeout)
 	ctx, cancel := context.WithTimeout(ctx, limit)
