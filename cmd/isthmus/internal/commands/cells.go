@@ -106,7 +106,8 @@ func joined(by string, texts ...string) string {
 // maxNames limits how many names from a list appear on one line.
 const maxNames = 6
 
-// maxLines limits the number of lines in each list, except in lists of objects that the user named.
+// maxLines limits the number of lines in each list, except in lists of objects that the user
+// requested by name.
 const maxLines = 20
 
 func writeList(b *bytes.Buffer, title string, lines []string, limit int) {

@@ -174,7 +174,7 @@ const (
 	checkReplicas = "replicas" // replicas agree, and one of them writes EndpointSlices
 )
 
-// checkState collects the results of all checks, which its finish method sorts and counts.
+// checkState collects the results of all checks. The finish method sorts and counts the results.
 type checkState struct {
 	adminapi.CheckOutput
 	marks    marks
@@ -272,7 +272,8 @@ func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build)
 	}
 }
 
-// unknown reports whether replicas responded, but none of them in a supported page format.
+// The unknown method reports whether at least one replica responded but no response has a supported
+// page format.
 func (s *checkState) unknown() bool { return s.replicas > 0 && s.judged == 0 }
 
 // addVersion adds a result that compares the version of a replica with the version of this program.
@@ -492,7 +493,7 @@ func runs(list []check.Result, of func(check.Result) string) (all [][]check.Resu
 	return all
 }
 
-// marks contains the symbol for each level, and the symbol before a hint.
+// marks contains one symbol for each level, and the symbol that marks a hint.
 type marks struct {
 	byLevel map[check.Level]string
 	hint    string

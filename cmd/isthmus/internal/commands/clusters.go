@@ -91,7 +91,7 @@ func showClusters(out *screen, page *adminapi.ClustersOutput) error {
 	return out.show(page.Time, page.Gateway, page, func() (string, []byte) { return clustersTable(page) })
 }
 
-// lastingPage returns a copy of a page, but without the counters and times.
+// lastingPage returns a copy of a page without its counters and times.
 func lastingPage(page adminapi.Clusters) adminapi.Clusters {
 	page.Local = lasting(page.Local)
 	page.Clusters = slices.Clone(page.Clusters)

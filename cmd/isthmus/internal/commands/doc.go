@@ -28,8 +28,9 @@
 //     client does not receive the requested endpoints. "isthmus check" also exits with 1 if a check
 //     fails.
 //   - "isthmus get" and "isthmus profile" open one stream. When the stream ends, the commands
-//     explain the stream's gRPC status and how a proxy reacts to it, and then exit with 1. The
-//     commands exit with 0 on a signal and, with --once, after the first state.
+//     explain the stream's gRPC status and how a proxy reacts to it, and then exit with 1. A signal
+//     ends "isthmus get" and "isthmus profile" with exit code 0. With --once, these commands print
+//     the first state and then exit with 0.
 //   - "isthmus clusters --watch" continues while the replica is unreachable. A signal ends the
 //     command with exit code 0.
 //   - The commands apply messages as a proxy does. A message that violates the API is reported on
@@ -40,7 +41,7 @@
 //     for a change that both adds and removes endpoints.
 //   - The field names of -o json are stable. Each line is one object. Package internal/adminapi
 //     (commands.go) defines the types of the objects. The output of "isthmus get" and "isthmus
-//     profile" contains the replica's message in protobuf's JSON form.
+//     profile" contains the replica's message in the protobuf JSON format.
 //   - Control characters from a server never reach the terminal. Output to a file contains no
 //     colors. Output to a terminal contains no colors if NO_COLOR is set.
 //

@@ -39,9 +39,9 @@ func decodeAddress(a *pbnet.TcpAddress) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, uint16(a.GetPort())), nil
 }
 
-// clusterOf returns the label target_cluster or, if the endpoint lacks this label, "local". A
-// replica sets target_cluster on endpoints in linked clusters, unless the replica runs with
-// --target-cluster-label=false.
+// clusterOf returns the value of the endpoint's target_cluster label, or "local" if the endpoint
+// lacks this label. A replica sets target_cluster on endpoints in linked clusters, unless the
+// replica runs with --target-cluster-label=false.
 func clusterOf(w *pb.WeightedAddr) string {
 	return cmp.Or(w.GetMetricLabels()["target_cluster"], "local")
 }

@@ -32,10 +32,10 @@ type Answer[T any] struct {
 // MiB.
 const askedAtOnce = 4
 
-// ReadAll reads a page of every replica that the flags select. If a replica fails, its Answer
-// contains the error. ReadAll returns an error only if no replica could be queried at all. If the
-// requests take more than a second, ReadAll prints on standard error what the command is waiting
-// for.
+// ReadAll reads a page from each replica that the flags select. If the request to a replica fails,
+// the Answer for this replica contains the error. ReadAll returns an error only if no replica could
+// be queried at all. If the requests take more than a second, ReadAll prints on standard error what
+// the command is waiting for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
 	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Replica, into *T) (Origin, error) {
 		return fetch(ctx, g, path, into)
@@ -96,8 +96,8 @@ func replicaNames(replicas []reach.Replica) string {
 // federated services in three clusters.
 const maxPage = 32 << 20
 
-// pageLimits limits the numbers of elements and fields in a page. Even the largest /debug/services
-// page that maxPage allows stays within pageLimits.
+// pageLimits contains the maximum number of array elements and the maximum number of fields in a
+// page. Even the largest /debug/services page that maxPage allows stays within pageLimits.
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
 // versionPage is the page that every version of Isthmus serves.

@@ -59,7 +59,7 @@ const (
 var errTooLarge = fmt.Errorf("more than %d MiB of endpoints: the remaining endpoints are not shown",
 	maxBytes>>20)
 
-// getState is the state that a proxy has after the messages of one Get stream. The zero value is
+// getState is the state that a proxy builds from the messages of one Get stream. The zero value is
 // the state before the first message.
 type getState struct {
 	known, exists bool
@@ -218,8 +218,9 @@ func (s *getState) headline() string {
 	return fmt.Sprintf("%s (%s)", text.Count(len(s.endpoints), "endpoint", "endpoints"), strings.Join(parts, ", "))
 }
 
-// completed returns the address of an endpoint, and adds the labels of the whole add message to the
-// endpoint. The endpoint's own labels take precedence over the labels of the message.
+// The completed function adds the common labels of an add message to one of its endpoints, and
+// returns the endpoint's address. If a common label and a label of the endpoint have the same name,
+// the label of the endpoint is used.
 func completed(w *pb.WeightedAddr, setLabels map[string]string) (netip.AddrPort, error) {
 	addr, err := decodeAddress(w.GetAddr())
 	if err != nil {

@@ -16,15 +16,16 @@ type facts map[string]fact
 
 type fact struct {
 	text string
-	// If perReplica is true, a replica may lack the fact, because the fact depends on the replica's
-	// proxies.
+	// If perReplica is true, a replica may lack the fact, because the fact depends on which proxies
+	// are connected to the replica.
 	perReplica bool
 }
 
-// readEach reads a page from every replica that the flags select. The first result is the first
-// response in a supported format. If no response has a supported format, the first result is the
-// first response in any format. The second result describes how the responses of the other replicas
-// differ from the first result. If no replica responds, readEach returns an error.
+// readEach reads a page from every replica that the flags select. readEach returns the first
+// response that has a supported format. If no response has a supported format, readEach returns the
+// first response regardless of its format. The second result describes how the responses of the
+// other replicas differ from the returned response. If no replica responds, readEach returns an
+// error.
 func readEach[T any](
 	ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts,
 ) (shown Answer[T], others []adminapi.OtherReplica, err error) {
@@ -56,7 +57,7 @@ func readEach[T any](
 	return shown, others, nil
 }
 
-// differences returns one line for each fact on which the two replicas differ.
+// The differences method returns one line for each fact on which two replicas disagree.
 func (f facts) differences(other facts) (lines []string) {
 	keys := maps.Clone(f)
 	maps.Copy(keys, other)

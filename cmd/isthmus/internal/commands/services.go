@@ -92,7 +92,7 @@ func (n serviceName) matches(service string) bool {
 }
 
 // chosen returns the services that match at least one of the names, and the names that match no
-// service. Without names, all services are returned.
+// service. If no names are given, all services are returned.
 func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Service, missing []string) {
 	if len(names) == 0 {
 		return append([]adminapi.Service{}, all...), nil
@@ -112,8 +112,8 @@ func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Servic
 }
 
 // serviceFacts returns the facts that replicas should agree on. The facts are the members of
-// services, and the number of endpoints that each member offers for a watched port. For facts that
-// depend on a replica's proxies, perReplica is true.
+// services, and the number of endpoints that each member offers for a watched port. perReplica is
+// true for facts that depend on which proxies are connected to the replica.
 func serviceFacts(services []adminapi.Service) facts {
 	f := facts{}
 	for _, e := range services {

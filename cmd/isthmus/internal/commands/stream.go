@@ -199,9 +199,8 @@ func (s *session[M]) finish(out *screen, ended error) error {
 	return s.meanings.explainEnd(s.replica, ended)
 }
 
-// codeMeanings explains the status codes that have a specific meaning in an RPC. The entry for
-// codes.Unavailable names one more possible cause, in addition to the causes that apply to all
-// streams.
+// codeMeanings explains the status codes that have a specific meaning in an RPC. The text for
+// codes.Unavailable is appended to a list of causes that apply to all streams.
 type codeMeanings map[codes.Code]string
 
 // explainEnd returns an error that says why a stream ended and how a proxy reacts.
