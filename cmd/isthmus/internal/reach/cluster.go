@@ -199,7 +199,8 @@ func (c *Cluster) replica(pod *v1.Pod) Replica {
 	return g
 }
 
-// forward returns the usable forwarder for a port, or starts a new one.
+// The forward method reuses the existing forwarder for a port, or starts a new one if there is no
+// usable forwarder.
 func (c *Cluster) forward(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	key := fmt.Sprintf("%s/%s:%d", pod.Namespace, pod.Name, port)
 	c.mu.Lock()

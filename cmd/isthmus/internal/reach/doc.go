@@ -16,8 +16,8 @@
 //
 // Callers may rely on the following:
 //
-//   - A free port on 127.0.0.1 forwards connections to a port of a Pod until the Cluster is closed.
-//     Other users of this machine can also connect to the local port.
+//   - Until the Cluster is closed, the package forwards a free port on 127.0.0.1 to a port of a
+//     Pod. Other users of the machine can also connect to the port on 127.0.0.1.
 //   - All connections to one port share one connection to the API server. The shared connection is
 //     a WebSocket, or uses SPDY if the server refuses WebSockets. If the shared connection is lost,
 //     the next call to Dial opens a new one.

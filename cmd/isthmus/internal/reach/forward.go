@@ -75,7 +75,8 @@ func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error
 
 // Dial connects to the API server as kubectl does: over a WebSocket or, if the server refuses
 // WebSockets, over SPDY. If both attempts to connect fail, f.err is the first error that contains a
-// Status from the API server. If neither error contains a Status, f.err is the last error.
+// Status from the API server. If neither error contains a Status, f.err is the error of the second
+// attempt.
 func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol string, err error) {
 	defer func() {
 		switch {
@@ -106,9 +107,9 @@ func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol
 	return f, protocol, err
 }
 
-// attempt is a RoundTripper that adds the forwarder's dialing context to requests, and records the
-// errors of requests. Client-go's dialers do not accept a context, and the SPDY dialer returns
-// errors only as text.
+// attempt is a RoundTripper that adds the forwarder's dialing context to each request, and records
+// the error of a failed request. Client-go's dialers do not accept a context, and the SPDY dialer
+// returns errors only as text.
 type attempt struct {
 	by   *forwarder
 	next http.RoundTripper

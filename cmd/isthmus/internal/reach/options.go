@@ -137,8 +137,8 @@ func Guard(config *rest.Config) {
 	config.Wrap(guard.Transport)
 }
 
-// chosen returns the name of the kubeconfig context to use. If no context is selected and the
-// kubeconfig has none, the result is "".
+// The chosen method returns the name of the kubeconfig context to use. If no context is selected
+// and the kubeconfig does not contain any contexts, the result is "".
 func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 	name := o.Context
 	if name == "" {

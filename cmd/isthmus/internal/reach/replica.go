@@ -21,19 +21,20 @@ type Replica struct {
 	Address             string // HOST:PORT; empty for a Pod
 	Namespace, Name     string
 	AdminPort, GRPCPort int // declared by the container, or the defaults
-	// NotReady is the reason why the Pod is not ready, without control characters. NotReady is
-	// empty if the Pod is ready or if the user named the Pod.
+	// NotReady is the reason why the Pod is not ready. NotReady contains no control characters. If
+	// the Pod is ready or the user selected the Pod by name, NotReady is empty.
 	NotReady string
 	cluster  *Cluster
 }
 
-// String returns Address or NAMESPACE/NAME, without control characters.
+// String returns Address or, for a Pod, NAMESPACE/NAME. The result contains no control characters.
 func (g Replica) String() string {
 	return text.Quoted(cmp.Or(g.Address, g.Namespace+"/"+g.Name))
 }
 
-// Dial connects to a port of the Pod through a local port, or to Address. The context applies only
-// to dialing. The local port stays open until the Cluster is closed. If a connection to a Pod
+// If Address is set, Dial connects to Address and ignores the port. Otherwise, Dial forwards a
+// local port to the given port of the Pod, and connects to the local port. The local port stays
+// open until the Cluster is closed. The context applies only to dialing. If a connection to a Pod
 // fails, the error is a [BrokenError].
 func (g Replica) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if g.Address != "" {
@@ -113,8 +114,8 @@ func notReady(pod *v1.Pod) string {
 	return strings.ToLower(cmp.Or(string(pod.Status.Phase), "no status"))
 }
 
-// labeledIsthmus reports whether a Pod has Isthmus's own label, besideLinkerd. A Pod with the label
-// besideLinkerd may also have the label inLinkerdPlace.
+// labeledIsthmus reports whether a Pod has the label app.kubernetes.io/name=isthmus. A Pod with
+// this label may also have the label of Linkerd's destination controller.
 func labeledIsthmus(pod *v1.Pod) bool {
 	key, value, _ := strings.Cut(besideLinkerd, "=")
 	return pod.Labels[key] == value
@@ -132,7 +133,8 @@ func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
 	return name != "" && slices.ContainsFunc(own, func(o v1.Pod) bool { return imageName(&o) == name })
 }
 
-// imageName returns the last path element of a replica container's image, without tag and digest.
+// imageName returns the last path element of a replica container's image, without the tag or
+// digest.
 func imageName(pod *v1.Pod) string {
 	container := replicaContainer(pod)
 	if container == nil {
