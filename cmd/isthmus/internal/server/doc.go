@@ -13,13 +13,14 @@
 //     arguments of a Linkerd installation work unchanged, because "isthmus destination" is an alias
 //     of "isthmus gateway".
 //   - The replica listens on its gRPC address only once it is ready.
-//   - The admin server starts before all other parts and stops after them.
+//   - The replica opens the port of the admin server before any part starts. The admin server is
+//     one of the last parts to stop.
 //   - Isthmus adapts GOGC to the memory in use, unless the environment sets GOGC.
 //   - If the trace collector is unusable, Isthmus logs an error and continues without traces.
 //   - After a SIGTERM, the replica moves its proxies to other replicas before it stops serving. A
 //     second signal ends the process immediately.
-//   - At the end of a shutdown, the replica sends the remaining trace spans for at most half a
-//     second.
+//   - At the end of a shutdown, the replica spends at most half a second sending the remaining
+//     trace spans.
 //
 // The log has the following properties:
 //
@@ -27,12 +28,12 @@
 //     same message to a burst of logBurst lines, followed by one line per second. When a logger has
 //     dropped lines, the next line includes their number in the field "dropped".
 //   - Debug lines are never dropped, because the user requests them with --log-level.
-//   - Every logger that zap's method With returns has its own limit, so that no logger can silence
-//     another. Each library uses a separate logger, which withOwnLimit returns. The type perName
-//     holds a separate logger for each cluster or namespace.
-//   - The memory of the rate limits is bounded, whatever messages are logged.
-//   - The log is not buffered. A call that logs a line returns after the whole line has been
-//     written.
+//   - Every logger that zap's With method returns has its own rate limits, so that no logger can
+//     suppress the lines of another logger. Each library uses a separate logger, created by
+//     withOwnLimit. The type perName holds a separate logger for each cluster or namespace.
+//   - Rate limiting uses a bounded amount of memory, whatever messages are logged.
+//   - The log is not buffered. A call that logs a line does not return until the whole line has
+//     been written.
 //   - Lines from client-go have the logger name "client-go". At the debug level, client-go logs
 //     the method, URL and status of each request. At the trace level, client-go also logs request
 //     headers, and masks credentials in them.

@@ -23,8 +23,8 @@ type logLevel struct {
 
 const logLevelNames = "panic, fatal, error, warn, info, debug or trace"
 
-// findLevel returns the log level with the given name, and ignores the case of the name. Besides
-// the names in logLevelNames, "warning" is valid. If the name is invalid, ok is false.
+// findLevel returns the log level with the given name, ignoring case. Besides the names in
+// logLevelNames, "warning" is valid. If the name is invalid, ok is false.
 func findLevel(name string) (l logLevel, ok bool) {
 	l, ok = logLevels[strings.ToLower(name)]
 	return l, ok
@@ -63,9 +63,10 @@ const (
 	logBurst    = 100
 	refillEvery = time.Second
 
-	// maxMessages is the maximum number of messages that a logger limits separately. Messages with
-	// the same first maxMessageKey bytes share one limit. Together, maxMessages and maxMessageKey
-	// bound the memory of a logger, even if messages contain data from clients.
+	// maxMessages is the maximum number of distinct messages for which a logger has separate rate
+	// limits. Messages whose first maxMessageKey bytes are identical share one rate limit.
+	// Together, maxMessages and maxMessageKey bound the memory that a logger uses, even if messages
+	// contain data from clients.
 	maxMessages   = 1000
 	maxMessageKey = 200
 )
@@ -82,14 +83,14 @@ func limited(c zapcore.Core) zapcore.Core {
 	return limitCore{c, &buckets{byMessage: make(map[string]*bucket)}}
 }
 
-// withOwnLimit returns a logger that writes to the same output as log, with a separate limit.
-// Libraries use separate loggers, so that their messages do not use up the limit for Isthmus's
+// withOwnLimit returns a logger that writes to the same output as log but has its own rate limits.
+// Libraries use separate loggers, so that their messages do not use up the rate limits of Isthmus's
 // messages.
 func withOwnLimit(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return c.With(nil) }))
 }
 
-// With implements zapcore.Core, and returns a core with a separate limit.
+// With implements zapcore.Core. The returned core has its own rate limits.
 func (c limitCore) With(fields []zapcore.Field) zapcore.Core { return limited(c.Core.With(fields)) }
 
 func (c limitCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -149,8 +150,8 @@ func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 }
 
 // perName caches a logger for each name, such as the name of a cluster. The loggers have separate
-// limits, so that a cluster that floods the log does not silence other clusters. perName is safe
-// for concurrent use.
+// rate limits, so that a cluster that floods the log does not suppress messages about other
+// clusters. perName is safe for concurrent use.
 type perName struct {
 	log *zap.Logger
 
@@ -158,8 +159,8 @@ type perName struct {
 	byName map[string]*zap.Logger
 }
 
-// maxNames is the maximum number of loggers in a perName. A replica reads far fewer clusters than
-// maxNames.
+// maxNames is the maximum number of loggers that a perName caches. A replica reads from far fewer
+// than maxNames clusters.
 const maxNames = 1000
 
 func newPerName(log *zap.Logger) *perName {

@@ -64,7 +64,7 @@ func clusterCap(usable, cluster int64) int64 {
 }
 
 // streamLimit computes the maximum number of open calls from the usable memory and --max-streams.
-// By default, open calls may use half of the usable memory.
+// By default, open calls may use up to half of the usable memory.
 func streamLimit(usable int64, streams uint32) int {
 	if streams == 0 {
 		return int(max(1, usable/2/streamMemory))
@@ -73,8 +73,8 @@ func streamLimit(usable int64, streams uint32) int {
 }
 
 // viewLimit computes the maximum memory of all views, in bytes, from the usable memory and
-// --view-memory. By default, views may use a quarter of the usable memory and open calls may use
-// half, which leaves a quarter for everything else.
+// --view-memory. By default, views may use up to a quarter of the usable memory and open calls up
+// to half, which leaves a quarter for everything else.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/4, mostViewMemory))
@@ -82,8 +82,9 @@ func viewLimit(usable, view int64) int {
 	return int(view)
 }
 
-// returnMemory returns free memory to the operating system. Lists need more memory than the
-// resulting caches, so a replica has much free memory after listing all clusters.
+// returnMemory returns free memory to the operating system. Listing objects needs more memory than
+// caching them, so a replica has a lot of free memory after it has listed the objects of all
+// clusters.
 func returnMemory() { debug.FreeOSMemory() }
 
 // These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The
@@ -95,7 +96,7 @@ func returnMemory() { debug.FreeOSMemory() }
 // large heap, the default of 100 would waste memory.
 //
 // Until the replica is ready, garbageAtStart replaces maxGarbage. A replica that is not ready
-// produces much garbage while it lists objects. Before the replica is ready, frequent garbage
+// produces a lot of garbage while it lists objects. Before the replica is ready, frequent garbage
 // collection does not slow down any proxy.
 const (
 	maxGarbage     = 64 << 20
@@ -104,7 +105,7 @@ const (
 	maxGCPercent   = 200
 )
 
-// runGCTuner adjusts GOGC after each garbage collection until ctx ends.
+// runGCTuner adjusts GOGC after each garbage collection until ctx is done.
 func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	if os.Getenv("GOGC") == "" {
 		tuneGC(ctx, ready)
@@ -113,7 +114,8 @@ func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	return nil
 }
 
-// tuneGC adjusts GOGC to the memory in use, now and after each garbage collection until ctx ends.
+// tuneGC adjusts GOGC to the memory in use, first immediately and then after each garbage
+// collection, until ctx is done.
 func tuneGC(ctx context.Context, ready *atomic.Bool) {
 	if ctx.Err() != nil {
 		return

@@ -23,9 +23,9 @@ func newRegistry(version string) *prometheus.Registry {
 	return registry
 }
 
-// newBuildMetric returns a metric whose labels describe the build, in the format of Prometheus's
-// own programs. Prometheus's version library is not used, because its templates would make the
-// binary a third larger.
+// newBuildMetric returns a metric whose labels describe the build, like the build_info metrics of
+// Prometheus's own programs. Prometheus's version library is not used, because its templates would
+// make the binary a third larger.
 func newBuildMetric(version string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_build_info",

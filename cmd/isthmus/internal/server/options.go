@@ -295,8 +295,8 @@ func (o *options) reportFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
 }
 
-// accept validates the flags and sets missing values. If the user requests the version, the method
-// prints the version, and done is true.
+// The accept method validates the flags and replaces missing values with defaults. If the user
+// requests the version, the method prints the version and returns true.
 func (o *options) accept(p cli.Process) (done bool, err error) {
 	switch {
 	case o.isVersion:
@@ -409,8 +409,9 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 	}
 }
 
-// noneIfZero converts the value of a flag to an option of package grpcapi. In a flag, zero disables
-// the limit. In an option, a negative duration disables the limit, and zero selects the default.
+// noneIfZero converts the value of a flag to an option of package grpcapi. A flag value of zero
+// disables the limit. A negative option value disables the limit, and an option value of zero
+// selects the default.
 func noneIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1

@@ -11,9 +11,10 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// reports provides callbacks that log changes in a replica and add some changes to the event log.
-// Each linked cluster and each namespace has a separate log limit, so that many simultaneous
-// changes in one of them do not silence the others. All clusters that are not linked share one log
+// reports provides callbacks that are called when the state of a service, cluster or stream
+// changes. Each callback writes to the log, to the event log, or to both. Each linked cluster and
+// each namespace has a separate log rate limit, so that a burst of changes in one of them does not
+// suppress log messages about the others. All clusters that are not linked share one log rate
 // limit, so that annotations that name many unlinked clusters cannot flood the log.
 type reports struct {
 	events     *admin.EventLog

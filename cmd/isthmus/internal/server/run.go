@@ -81,11 +81,11 @@ type replica struct {
 // part is a component of a replica. Each part runs in its own goroutine.
 type part struct {
 	name   string
-	run    func(context.Context) error // blocks until the context ends
+	run    func(context.Context) error // blocks until the context is done
 	synced <-chan struct{}             // closed once the cluster can be served; nil for other parts
 }
 
-// newReplica builds all parts of a replica, without starting the parts or using the network.
+// newReplica builds all parts of a replica, but neither starts the parts nor uses the network.
 func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, error) {
 	for _, n := range o.notes {
 		log.Log(n.level, n.text)
@@ -268,9 +268,10 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 	return clusterstore.NewStore(client, o)
 }
 
-// run runs all parts until ctx ends or a part fails. If a part fails, the result is the error of
-// this part. The address of the admin server is opened first, and the admin server is one of the
-// last parts to stop. The watches of all clusters continue until the last stream has ended.
+// The run method runs all parts until ctx is done or a part fails. If a part fails, the result is
+// the error of this part. The replica opens the port of the admin server before any part starts.
+// The admin server is one of the last parts to stop. The watches of all clusters continue until the
+// last stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
 	if err != nil {
@@ -316,7 +317,7 @@ func (r *replica) lastParts(l net.Listener) []part {
 	return parts
 }
 
-// serve waits until the clusters have synced and then serves proxies until ctx ends. The method
+// serve waits until the clusters have synced and then serves proxies until ctx is done. The method
 // returns once the gRPC server has stopped.
 //
 // serve listens on the gRPC address only once the replica is ready, so that earlier connection
@@ -367,8 +368,9 @@ type running struct {
 	parts  sync.WaitGroup
 }
 
-// start runs each part in a separate goroutine until ctx ends or stop is called. If a part returns
-// before ctx ends or stop is called, the fail function receives an error that names the part.
+// The start function runs each part in a separate goroutine until ctx is done or stop is called. If
+// a part returns before ctx is done or stop is called, the fail function receives an error that
+// names the part.
 func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel}

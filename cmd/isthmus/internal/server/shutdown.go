@@ -31,10 +31,10 @@ const (
 // shutdown stops a replica without interrupting proxies, in the following steps:
 //
 //  1. The replica becomes unready, and health checks report that it is not serving.
-//  2. For the duration of --shutdown-delay, the replica continues to serve, so that proxies find
-//     other replicas through DNS.
-//  3. Over the duration of --drain, the replica ends the open streams one by one. The replica still
-//     accepts new streams.
+//  2. During the period set by --shutdown-delay, the replica continues to serve, so that proxies
+//     find other replicas through DNS.
+//  3. During the period set by --drain, the replica ends the open streams one by one. The replica
+//     still accepts new streams.
 //  4. The replica closes the listener and then ends the remaining streams.
 //
 // By default, the steps take at most 30 s in total, which is Kubernetes's default grace period. See
@@ -46,7 +46,7 @@ type shutdown struct {
 	waitUnused     func(context.Context, time.Duration) bool // waits until no stream has been open for the duration
 	finish         func()                                    // ends all streams, including later ones
 	graceful       func()                                    // closes the listener, then waits for open calls
-	abort          func()                                    // stops the server and ends graceful at once
+	abort          func()                                    // stops the server, so that graceful returns immediately
 	delay          time.Duration                             // before drain
 	spread         time.Duration                             // period over which drain ends the streams
 	always         bool                                      // serve for delay and spread even without streams
@@ -72,9 +72,9 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 // run moves proxies to other replicas and then stops the server that listens on l. Each step has a
 // time limit, so that the method returns in time, whatever clients do.
 //
-// If no stream is open, the server is stopped immediately, unless s.always is set. In Pods, the
-// always field is set, because DNS may return only this replica to some proxies while other
-// replicas are also shutting down.
+// If no stream is open, the server is stopped immediately, unless s.always is set. If the replica
+// runs in a Pod, s.always is set, because proxies may still connect to the replica. For example,
+// DNS may return only this replica's address while other replicas are also shutting down.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
 	if n := s.streams(); n > 0 || s.always {
@@ -132,7 +132,7 @@ const inPodVariable = "KUBERNETES_SERVICE_HOST"
 func inPod() bool { return os.Getenv(inPodVariable) != "" }
 
 // trackingListener is a listener that signals when it is closed, and can close all accepted
-// connections. Closing the connections is necessary because the gRPC server's method Stop waits ten
+// connections. The connections must be closed because the gRPC server's Stop method waits ten
 // seconds for connections that have not sent anything.
 type trackingListener struct {
 	net.Listener

@@ -51,9 +51,9 @@ func (t *tracing) options() []grpc.ServerOption {
 	))}
 }
 
-// run sends spans until ctx ends, and then sends the remaining spans for at most lastLimit. If the
-// collector cannot be used, the method logs an error and drops all spans, because a broken
-// collector must not stop the replica.
+// The run method sends spans until ctx is done, and then spends at most lastLimit sending the
+// remaining spans. If the collector cannot be used, the method logs an error and drops all spans,
+// because a broken collector must not stop the replica.
 func (t *tracing) run(ctx context.Context) error {
 	t.bridgeLog()
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(t.collector), otlptracegrpc.WithInsecure())

@@ -134,7 +134,7 @@ func label(text string) (string, error) {
 }
 
 // quantity returns a function that parses a number of bytes, such as 64Mi, and rejects values below
-// least. An empty string means 0.
+// the given minimum. An empty string means 0.
 func quantity(least int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		if text == "" {

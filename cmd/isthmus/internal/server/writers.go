@@ -238,7 +238,8 @@ func (e *exporter) begin(
 }
 
 // parts returns the parts of the replica that work on exports, or nil if --exports is off. The
-// parts write Services, read Linkerd's Links and Leases, and report kinds that cannot be read.
+// parts write exported Services, read Linkerd's Links and the Leases of Linkerd's service mirrors,
+// and report kinds of objects that Isthmus cannot read.
 func (e *exporter) parts() (all []part) {
 	if e == nil {
 		return nil
@@ -267,9 +268,9 @@ func (e *exporter) parts() (all []part) {
 // unreadAfter is how long reportUnread waits before it logs kinds that have not been read.
 const unreadAfter = time.Minute
 
-// If, after unreadAfter, Isthmus has not read all kinds that exports depend on, reportUnread logs a
-// warning. Until Services and Namespaces have been read, Isthmus does not write objects for
-// exports.
+// reportUnread waits for the duration unreadAfter. If Isthmus has not read all kinds of objects
+// that exports depend on by then, reportUnread logs a warning. Until Services and Namespaces have
+// been read, Isthmus does not write objects for exports.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
 		return
@@ -307,7 +308,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 }
 
 // Exports depend on several kinds of objects in the local cluster. For each kind that has never
-// been listed, unread returns the reason.
+// been listed, the unread method returns the reason why listing failed.
 func (e *exporter) unread() (reasons []string) {
 	status := e.local()
 	kinds := []string{"services", "namespaces", "serviceexports", "serviceimports"}
