@@ -467,7 +467,8 @@ func TestLocalGateways(t *testing.T) {
 			if x := st.Gateways[i]; x.State != adminapi.GatewayNotProbed || x.Reason != why {
 				t.Errorf("%+v, want the reason %q", x, why)
 			}
-			want := "Linkerd gateway " + ip + ":4143 is not probed, and is used even if it is dead: " + why
+			want := "Linkerd gateway " + ip +
+				":4143 is not probed, so Isthmus uses it even if it does not respond: " + why
 			if !slices.Contains(st.Warnings, want) || !slices.Contains(st.GatewayProblems, want) {
 				t.Errorf("%q and %q have no %q", st.Warnings, st.GatewayProblems, want)
 			}
@@ -496,7 +497,7 @@ func TestGatewaysReported(t *testing.T) {
 		f.kill("192.0.2.2")
 		e.pass(time.Minute)
 		e.reported(
-			"east 1 in-service: not cordoned, and its API is watched",
+			"east 1 in-service: the cluster is not cordoned, and its API is watched",
 			"east 3 Linkerd gateway 192.0.2.1:4143 answers probes again",
 		)
 		e.put(secret("s", "east", "t1", 0))

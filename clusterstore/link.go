@@ -488,7 +488,7 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 		if why == "" {
 			return
 		}
-		l.log.Warn("new credentials are used although some kinds of objects have not been listed",
+		l.log.Warn("the new credentials are used, although some kinds of objects have not been listed with them",
 			zap.String("secret", n.creds.secret), zap.String("reason", why), zap.Error(awaitedError(n.awaits)))
 		n.awaits = nil
 	}
@@ -505,7 +505,7 @@ func (l *link) whyNotWait(serving, next cluster.Health) string {
 		return "the API server no longer accepts the old credentials"
 	case !l.next.isBetter(maxStale):
 	case !overBudget(serving): // otherwise the successor has the same memory cap, and no advantage
-		return fmt.Sprintf("with the old credentials, the cluster has been stale for %v", maxStale)
+		return fmt.Sprintf("the cluster has been stale for %v while the old credentials were in use", maxStale)
 	}
 	return ""
 }
@@ -593,9 +593,9 @@ func (l *link) logStanding() {
 	switch {
 	case why != "":
 	case s.lostSince.IsZero():
-		why = "not cordoned, and its API is watched"
+		why = "the cluster is not cordoned, and its API is watched"
 	default:
-		why = "not cordoned, and when-lost and lost-after keep the cluster in service"
+		why = "the cluster is not cordoned, and its settings when-lost and lost-after keep it in service"
 	}
 	l.log.Info(
 		"standing of a cluster changed",

@@ -308,7 +308,7 @@ func TestChangesAreReported(t *testing.T) {
 		put(s("t3"))
 		e.reported(
 			"east 1 !withdrawn: cordoned by annotation…",
-			"east 1 in-service: not cordoned, and its API is watched",
+			"east 1 in-service: the cluster is not cordoned, and its API is watched",
 		)
 		put(s("t3", "when-lost", "withdraw", "lost-after", "1m"))
 		e.last(3).lose("gone")

@@ -21,7 +21,7 @@ var (
 	rejectedDesc = prometheus.NewDesc("isthmus_link_rejected",
 		"Number of link Secrets whose current version is not used, by reason.", []string{"reason"}, nil)
 	unreadableDesc = prometheus.NewDesc("isthmus_link_secrets_unreadable",
-		"1 if link Secrets cannot be read, so that links do not change; 0 otherwise.", nil, nil)
+		"1 if link Secrets cannot be read, in which case the current links stay in effect; 0 otherwise.", nil, nil)
 	aliveDesc = prometheus.NewDesc("isthmus_gateway_alive",
 		"1 if a gateway address of a cluster on another network responds to probes, 0 if not. "+
 			"Addresses that are not probed have no series.",

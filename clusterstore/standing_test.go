@@ -276,9 +276,10 @@ func TestLost(t *testing.T) {
 		}
 		if want := []any{
 			"east in-service to withdrawn: lost for 2m0s",
-			"east withdrawn to in-service: not cordoned, and when-lost and lost-after keep the cluster in service",
+			"east withdrawn to in-service: the cluster is not cordoned, " +
+				"and its settings when-lost and lost-after keep it in service",
 			"east in-service to last-resort: lost for 4m0s",
-			"east last-resort to in-service: not cordoned, and its API is watched",
+			"east last-resort to in-service: the cluster is not cordoned, and its API is watched",
 		}; !slices.Equal(reasons, want) {
 			t.Errorf("logged %q, want %q", reasons, want)
 		}

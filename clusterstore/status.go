@@ -153,7 +153,9 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 			x.State = adminapi.GatewayNotProbed
 			x.Reason = a.Refused
 			refused = append(refused, fmt.Sprintf(
-				"Linkerd gateway %s is not probed, and is used even if it is dead: %s", x.Address, a.Refused,
+				"Linkerd gateway %s is not probed, so Isthmus uses it even if it does not respond: %s",
+				x.Address,
+				a.Refused,
 			))
 		case a.Dead:
 			x.State = adminapi.GatewayDead

@@ -233,7 +233,7 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
-		s.log.Info("the API server causes repeated requests for link Secrets", zap.String("reason", text))
+		s.log.Info("the API server makes Isthmus repeat requests for link Secrets", zap.String("reason", text))
 	}}
 	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{
 		Name: "secrets", Needed: true,
@@ -276,7 +276,7 @@ func (s *Store) reportReadable(err error) {
 	}
 	err = s.client.Printable(err)
 	if s.readErr.CompareAndSwap(nil, &err) {
-		log.Error("link Secrets cannot be read; links do not change", zap.Error(err))
+		log.Error("link Secrets cannot be read; the current links stay in effect", zap.Error(err))
 	}
 }
 

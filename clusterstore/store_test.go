@@ -85,7 +85,7 @@ func TestSecretsCantBeRead(t *testing.T) {
 		e.settled(false)
 		e.pass(time.Hour)
 		e.settled(false)
-		e.logged("link Secrets cannot be read; links do not change")
+		e.logged("link Secrets cannot be read; the current links stay in effect")
 		e.forbidden.Store(false)
 		e.pass(5 * time.Second)
 		e.logged("link Secrets can be read again", "cluster linked")

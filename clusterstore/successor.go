@@ -44,20 +44,20 @@ func (a *awaitedKind) describe() string {
 	switch {
 	case a.now.Failure == adminapi.Forbidden:
 		return fmt.Sprintf(
-			"the new credentials lack the permission to list and watch %s, and the cluster has %d of these objects",
+			"the new credentials lack the permission to list and watch %s, but the cluster has %d of these objects",
 			a.kind.name,
 			a.serves,
 		)
 	case a.now.Err != "":
 		return fmt.Sprintf(
-			"the new credentials cannot list %s, and the cluster has %d of these objects: %s",
+			"the new credentials cannot list %s, but the cluster has %d of these objects: %s",
 			a.kind.name,
 			a.serves,
 			a.now.Err,
 		)
 	}
 	return fmt.Sprintf(
-		"%s have not been listed with the new credentials yet, and the cluster has %d of these objects",
+		"%s have not been listed with the new credentials yet, but the cluster has %d of these objects",
 		a.kind.name,
 		a.serves,
 	)

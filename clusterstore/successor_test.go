@@ -329,7 +329,7 @@ func TestRotationRefused(t *testing.T) {
 					r.inUse("t1", name)
 					want := "new credentials do not work; the old credentials stay in use: " +
 						"the new credentials lack the permission to list and watch " + name +
-						", and the cluster has 1 of these objects; " +
+						", but the cluster has 1 of these objects; " +
 						"a restarted replica would serve the cluster without these objects"
 					st := r.store.Status()[0]
 					if st.NewCredentials != want || len(st.Warnings) != 1 || st.Warnings[0] != want {
@@ -753,7 +753,7 @@ func TestRotationAgain(t *testing.T) {
 		r.status("s east ready !new credentials are being tried; the old credentials stay in use")
 		r.pass(30 * time.Second)
 		r.status("s east ready !new credentials do not work; the old credentials stay in use: " +
-			"the new credentials cannot list servers.policy.linkerd.io, and the cluster has 1 of these objects: …")
+			"the new credentials cannot list servers.policy.linkerd.io, but the cluster has 1 of these objects: …")
 		r.logged("new credentials do not work; the old credentials stay in use",
 			"new credentials do not work; the old credentials stay in use")
 	})

@@ -43,7 +43,7 @@ func TestGatewayNames(t *testing.T) {
 	must(t, w.stream.Flapped(gatewayAt("192.0.2.2"), gatewayAt("192.0.2.3")))
 	w.warns(t, map[string]bool{
 		"Linkerd gateway ends.example: ": true,
-		"Linkerd gateway spoils.example: none of its addresses can belong to another host": true,
+		"Linkerd gateway spoils.example: all of its addresses are loopback, link-local": true,
 	})
 
 	w.balance(t, "ends.example", "spoils.example", "other.example")

@@ -90,8 +90,8 @@ func (h Health) Warnings() (list []string) {
 			}
 		}
 		list = append(list, fmt.Sprintf(
-			"%s that exceed a limit and whose previous versions stay in use: %d, such as %s",
-			r.Resource, r.Refused, strings.Join(some, ", ")))
+			"%s: the current version of %s exceeds a limit, so the previous version stays in use; for example, %s",
+			r.Resource, text.Count(r.Refused, "object", "objects"), strings.Join(some, ", ")))
 	}
 	const shown = 10 // users of the cluster may create any number of malformed objects
 	for _, text := range h.Unusable[:min(shown, len(h.Unusable))] {

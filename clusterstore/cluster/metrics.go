@@ -84,18 +84,18 @@ var (
 	staleDesc = desc("isthmus_cluster_stale_seconds",
 		"Seconds since a cluster became stale or exceeded its memory cap; 0 otherwise.")
 	standingDesc = desc("isthmus_cluster_standing",
-		"1 for the current standing of a cluster's endpoints: in-service, last-resort or withdrawn.",
+		"1 for the current standing of a cluster's endpoints, which is in-service, last-resort or withdrawn.",
 		"standing")
 	memoryDesc = desc("isthmus_cluster_memory_bytes",
 		"Estimated memory that counts against the memory cap of a linked cluster. "+
-			"During a list, the value is the memory of the cached or of the listed objects, whichever is larger.")
+			"During a list, the memory of the cached objects or of the listed objects counts, whichever is larger.")
 	maxMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
 		"Memory cap of a linked cluster in bytes, as set by --cluster-memory.")
 	refusedDesc = desc("isthmus_objects_refused",
 		"Number of objects whose current version exceeds a limit and is not used. The previous version stays in use.",
 		"resource")
 	unreadDesc = desc("isthmus_cluster_kind_unread",
-		"1 if a cluster is served although a kind of object has never been listed. Otherwise, the series is absent.",
+		"1 if Isthmus serves a cluster but has never listed a kind of object there. Otherwise, the series is absent.",
 		"resource", "reason")
 	cacheDescs = newCacheDescs()
 )

@@ -152,7 +152,7 @@ const (
 func (p *policy) excess() (excess, string) {
 	switch {
 	case p.used.cost > maxPolicy:
-		return costly, fmt.Sprintf("the %d Servers that make ports opaque have a total cost of %d "+
+		return costly, fmt.Sprintf("evaluating the %d Servers that make ports opaque would have a total cost of %d "+
 			"(each Server costs 1, plus 1 for each key and value in its selectors), but the limit is %d: "+
 			"Isthmus evaluates the Servers in alphabetical order, and ignores those beyond the limit; "+
 			"use fewer Servers or shorter selectors",
@@ -160,7 +160,7 @@ func (p *policy) excess() (excess, string) {
 	case p.lacking:
 		return manyOpaque, fmt.Sprintf("the opaque ports of Pods in the namespace need more than %d MiB of memory: "+
 			"for Pods beyond the limit, Isthmus ignores the Servers; "+
-			"give more Pods the same opaque ports, or make fewer ports opaque", maxOpaqueBytes>>20)
+			"use fewer different sets of opaque ports for the Pods, or make fewer ports opaque", maxOpaqueBytes>>20)
 	}
 	return noExcess, ""
 }

@@ -62,7 +62,8 @@ func TestTooMuchPolicy(t *testing.T) {
 		if len(unusable) != 1 ||
 			!strings.HasPrefix(
 				unusable[0],
-				"Servers of namespace ns: the 22 Servers that make ports opaque have a total cost of 11000 ",
+				"Servers of namespace ns: evaluating the 22 Servers that make ports opaque "+
+					"would have a total cost of 11000 ",
 			) {
 			t.Errorf("reported: %q", unusable)
 		}

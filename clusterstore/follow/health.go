@@ -89,7 +89,7 @@ const (
 	endedSoon     cause = "the API server closes watches as soon as they start"
 	failsSoon     cause = "the API server closes watches with an error as soon as they start"
 	expiredAtOnce cause = "the API server rejects current resource versions as too old or not yet known"
-	poorPages     cause = "the API server sends list pages with few or no objects, and announces more pages"
+	poorPages     cause = "the API server sends list pages with few or no objects, but says that more pages follow"
 	silentWatch   cause = "the API server keeps a watch open without sending events or bookmarks"
 	longList      cause = "the API server has been sending a list for more than a minute"
 	overdueWatch  cause = "the API server does not end watches after the requested timeoutSeconds"

@@ -82,7 +82,8 @@ func (m *MemoryCap) check(counted, staged int64, resource string) error {
 		return fmt.Errorf("%w: the cache of %s needs %s more memory, but %s of the memory cap of %s is already in use",
 			ErrOverBudget, resource, size(counted), size(m.counted), size(m.limit))
 	case staged > 0 && staged > m.limit-m.staged:
-		return fmt.Errorf("%w: a list of %s needs %s more memory, but current lists use %s of the memory cap of %s",
+		return fmt.Errorf("%w: a list of %s needs %s more memory, "+
+			"but the lists in progress already use %s of the memory cap of %s",
 			ErrOverBudget, resource, size(staged), size(m.staged), size(m.limit))
 	}
 	return nil

@@ -53,8 +53,8 @@ var (
 		maxListTime,
 	)
 	errPoorPages = fmt.Errorf(
-		"the API server sent %d consecutive list pages with fewer than %d of %d requested objects, "+
-			"and announced more pages",
+		"the API server sent %d consecutive list pages with fewer than %d of the %d requested objects each, "+
+			"but said that more pages follow",
 		maxPoorPages, richPage, pageSize,
 	)
 	errSlowPage = fmt.Errorf("the API server did not send a page of a list within %v: %w",

@@ -244,7 +244,8 @@ func TestMemoryCapErrors(t *testing.T) {
 	for want, err := range map[string]error{
 		"over budget: the cache of pods needs 5.0 MiB more memory, but 60.0 MiB of the " +
 			"memory cap of 64.0 MiB is already in use": m.add(5<<20, 0, "pods"),
-		"over budget: a list of pods needs 1.5 MiB more memory, but current lists use 63.0 MiB of the " +
+		"over budget: a list of pods needs 1.5 MiB more memory, " +
+			"but the lists in progress already use 63.0 MiB of the " +
 			"memory cap of 64.0 MiB": m.add(0, 3<<19, "pods"),
 	} {
 		if err == nil || err.Error() != want {

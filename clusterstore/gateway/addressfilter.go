@@ -50,7 +50,7 @@ type AddressFilter struct {
 func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !f.Routable(ip) {
-		return "the address cannot belong to another host"
+		return "the address is a loopback, link-local, multicast or reserved address"
 	}
 	if f.Local != nil {
 		select {

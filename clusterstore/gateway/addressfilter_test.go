@@ -28,7 +28,7 @@ func TestGuard(t *testing.T) {
 		"2001:db8::33": "Node n1",
 	}}
 	close(local.synced)
-	const notRoutable = "the address cannot belong to another host"
+	const notRoutable = "the address is a loopback, link-local, multicast or reserved address"
 	filter := &AddressFilter{Routable: cluster.Routable, Local: local, Interfaces: func() ([]net.Addr, error) {
 		return []net.Addr{
 			&net.IPNet{IP: net.ParseIP("127.0.0.1"), Mask: net.CIDRMask(8, 32)},

@@ -306,7 +306,7 @@ func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error)
 		}
 	}
 	if len(list) == 0 {
-		return nil, errors.New("none of its addresses can belong to another host")
+		return nil, errors.New("all of its addresses are loopback, link-local, multicast or reserved addresses")
 	}
 	slices.SortFunc(list, netip.Addr.Compare)
 	return slices.Compact(list), nil
