@@ -86,7 +86,7 @@ func (c collector) endpoints(ch chan<- prometheus.Metric) {
 	sendMembers(ch, x.counts)
 
 	sent := gauges("isthmus_endpoints_sent",
-		"Number of endpoints in the newest endpoint sets of open Get streams. A set counts once per stream.", "cluster")
+		"Number of endpoints in the latest endpoint set of each open Get stream, summed over all streams.", "cluster")
 	for cluster, n := range x.sent {
 		sent.WithLabelValues(cluster.String()).Set(float64(n))
 	}
@@ -115,7 +115,7 @@ func (c collector) profiles(ch chan<- prometheus.Metric) {
 		"namespace", "profile")
 	services := gauges("service_subscribers", "Number of GetProfile streams for the Service.", "namespace", "name")
 	workloads := gauges("workload_subscribers",
-		"Number of GetProfile streams for an endpoint, or for an address without a known object.")
+		"Number of GetProfile streams for an address that belongs to an endpoint, or to no known object.")
 	workloads.WithLabelValues()
 	open := make(map[profileSeries]bool)
 	for _, u := range c.server.profileViews.uses() {

@@ -111,7 +111,7 @@ func (st *getStream) refusal(set *federation.Set) error {
 		return invalidAuthority(st.name())
 	case federation.TooManyPorts:
 		return status.Errorf(codes.ResourceExhausted,
-			"%s: clients use %d other undeclared ports of Service %s.%s, which is the limit: "+
+			"%s: clients already use the maximum of %d undeclared ports of Service %s.%s: "+
 				"declare the port in the Service",
 			st.name(), federation.MaxUndeclaredPorts, service.Name, service.Namespace)
 	case federation.Unknown:

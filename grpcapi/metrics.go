@@ -43,10 +43,10 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 			[]string{"service"}, nil)),
 		profileOverflow: newOverflows(s.table, open.openProfiles, prometheus.NewDesc(
 			"profile_updates_queue_overflow",
-			"Number of times that a GetProfile stream for a Service ended, because the proxy did not read an update.",
+			"Number of GetProfile streams for Services, ended by Isthmus because the proxy did not read an update.",
 			[]string{"fqn", "port"}, nil)),
-		endpointProfileOverflow: newCounter("endpoint_profile_updates_queue_overflow", "Number of times that "+
-			"a GetProfile stream for an endpoint ended, because the proxy did not read an update."),
+		endpointProfileOverflow: newCounter("endpoint_profile_updates_queue_overflow",
+			"Number of GetProfile streams for endpoints, ended by Isthmus because the proxy did not read an update."),
 		stalled: newCounter("isthmus_streams_stalled_total",
 			"Number of streams that ended because the proxy did not read an update in time."),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -59,9 +59,9 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 1.5, 2, 3},
 		}),
 		late: newCounter("isthmus_first_frame_timeouts_total",
-			"Number of Get streams that began without some clusters, because these clusters took too long to sync."),
+			"Number of Get streams that began without the endpoints of clusters that took too long to sync."),
 		workloadUpdates: newCounter("workload_updates",
-			"Number of profile changes for endpoints and unknown addresses, while GetProfile streams watched them."),
+			"Number of changes to profiles of endpoints and unknown addresses that GetProfile streams were watching."),
 		propagation: &propagation{
 			table:     s.table,
 			byCluster: make(map[federation.ClusterName]prometheus.Histogram),

@@ -35,9 +35,9 @@ func TestUndeclaredPortsAreBounded(t *testing.T) {
 		w.declare("", 80)
 		w.offer("", pods("10.0.0.1:80")...)
 		all := w.openUndeclared(t, 1000, federation.MaxUndeclaredPorts)
-		w.get(webAt(2000), "").fails(t, codes.ResourceExhausted, "64 other undeclared ports of Service web.shop")
+		w.get(webAt(2000), "").fails(t, codes.ResourceExhausted, "64 undeclared ports of Service web.shop")
 		w.get("made-up."+webAt(2000), "").fails(t, codes.ResourceExhausted,
-			"64 other undeclared ports of Service web.shop")
+			"64 undeclared ports of Service web.shop")
 		w.views(t, len(all), 0)
 		if n := len(w.table.Watched()); n != len(all) {
 			t.Errorf("%d ports are watched", n)
@@ -56,7 +56,7 @@ func TestUndeclaredPortsAreBounded(t *testing.T) {
 
 		all[0].hangUp()
 		shares.hangUp()
-		w.get(webAt(2000), "").fails(t, codes.ResourceExhausted, "64 other undeclared ports")
+		w.get(webAt(2000), "").fails(t, codes.ResourceExhausted, "64 undeclared ports")
 		zoned.hangUp()
 		all = append(all, declared)
 		all = append(all, w.openUndeclared(t, 2000, 1)...)
@@ -106,14 +106,14 @@ func TestUndeclaredPortsWhilePending(t *testing.T) {
 			all = append(all, w.get(webAt(1000+i), ""))
 		}
 		synctest.Wait()
-		w.get(webAt(2000), "").fails(t, codes.ResourceExhausted, "64 other undeclared ports")
+		w.get(webAt(2000), "").fails(t, codes.ResourceExhausted, "64 undeclared ports")
 		w.link("north", federation.Ready)
 		all[0].sees(t, "add 10.0.0.1:80")
 		for i, c := range all[1:] {
 			c.sees(t, fmt.Sprintf("add 10.0.0.1:%d", 1001+i))
 		}
 		all = append(all, w.openUndeclared(t, 2000, 1)...) // replaces port 1000
-		w.get(webAt(2001), "").fails(t, codes.ResourceExhausted, "64 other undeclared ports")
+		w.get(webAt(2001), "").fails(t, codes.ResourceExhausted, "64 undeclared ports")
 		for _, c := range all {
 			c.hangUp()
 		}
@@ -186,7 +186,7 @@ func TestPortsCeaseToBeDeclared(t *testing.T) {
 		other.sees(t, "add 10.0.0.1:1001; remove 10.0.0.1:80")
 		all[0].hangUp()
 		all[1].hangUp()
-		w.get(webAt(3000), "").fails(t, codes.ResourceExhausted, "64 other undeclared ports")
+		w.get(webAt(3000), "").fails(t, codes.ResourceExhausted, "64 undeclared ports")
 		w.nodes.move("n1", "b")
 		c.sees(t, "add 10.0.0.1:80")
 		all[2].hangUp()
