@@ -109,7 +109,7 @@ func parseTiers(value string) ([]federation.Tier, error) {
 	for i, text := range strings.SplitN(value, ",", maxTiers+1) {
 		if i == maxTiers {
 			return nil, fmt.Errorf(
-				"it has more than %d tiers: join equally good terms with +, such as east+north", maxTiers,
+				"it has more than %d tiers: join equally preferred terms with +, as in east+north", maxTiers,
 			)
 		}
 		if strings.TrimSpace(text) == "" {
@@ -152,7 +152,7 @@ func parseTerm(word string) (federation.Term, error) {
 			return federation.Term{Kind: federation.TermKind(kind)}, nil
 		case strings.EqualFold(word, w):
 			return federation.Term{}, fmt.Errorf(
-				"%s differs from %s only by case: write %[2]s or, for a linked cluster of that name, %s%[1]s",
+				"%s differs from %s only in case: write %[2]s or, for a linked cluster with that name, %s%[1]s",
 				word,
 				w,
 				namedCluster,
@@ -169,9 +169,10 @@ func parseTerm(word string) (federation.Term, error) {
 		)
 	case explicit && name == federation.Local.String():
 		return federation.Term{}, fmt.Errorf(
-			"%s: %s is reserved for the cluster that Isthmus runs in: write %[2]s without the prefix",
+			"%s: %s always means the cluster that Isthmus runs in: write %[2]s without the prefix %s",
 			word,
 			name,
+			namedCluster,
 		)
 	case !isClusterName(name):
 		return federation.Term{}, fmt.Errorf(

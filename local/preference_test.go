@@ -88,12 +88,12 @@ func TestParseTiers(t *testing.T) {
 		{"cluster/zone, cluster/zone", "", "cluster/zone occurs twice"},
 		{
 			"east, LOCAL", "",
-			"tier 2: LOCAL differs from local only by case: write local or, for a linked cluster of that name, " +
+			"tier 2: LOCAL differs from local only in case: write local or, for a linked cluster with that name, " +
 				"cluster/LOCAL",
 		},
 		{"cluster/", "", "tier 1: cluster/ is incomplete"},
 		{"cluster/ east", "", `"cluster/ east" is not zone`},
-		{"cluster/local", "", "local is reserved for the cluster that Isthmus runs in: write local"},
+		{"cluster/local", "", "local always means the cluster that Isthmus runs in: write local"},
 		{"cluster/cluster/east", "", "is not zone"},
 		{"east/north", "", `"east/north" is not zone, local, region, remote, any or the name of a cluster`},
 		{"local; any", "", `"local; any" is not zone`},

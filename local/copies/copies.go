@@ -141,7 +141,7 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 		return nil, clusterstore.UnusableCopy("its timestamp is in the future: check the clocks of the nodes")
 	case g.tooOld(c.o.MaxAge):
 		return nil, clusterstore.UnusableCopy(fmt.Sprintf(
-			"the cluster became stale at %s, which is not within %v (--cache-max-age) of the current time",
+			"the cluster became stale at %s, which differs from the current time by %v (--cache-max-age) or more",
 			g.Lost.UTC().Format(time.RFC3339), c.o.MaxAge))
 	case g.mayGrow():
 		return nil, errors.New("it is being written")

@@ -70,7 +70,7 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[lead
 			),
 			s.Gauge(
 				"workqueue_longest_running_processor_seconds",
-				"Time spent so far on the key that has been processed longest.",
+				"Time since the processing of the oldest key in progress began.",
 				labels,
 				func(t *leadership) float64 { _, longest := t.underWay(); return longest },
 			))

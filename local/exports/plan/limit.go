@@ -269,7 +269,7 @@ func (m limiter) sinceUnlinked(what memberKey) time.Time {
 // freeze handles an object that lists more clusters than Isthmus tracks in one namespace. The
 // object stays unchanged.
 func (m limiter) freeze(g group) {
-	const detail = "the object lists more clusters than Isthmus tracks in one namespace, so the object stays unchanged"
+	const detail = "the object lists more clusters than Isthmus can track per namespace, so the object stays unchanged"
 	state := Kept
 	until := time.Time{}
 	for _, name := range m.unlinked[g] {

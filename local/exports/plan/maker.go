@@ -195,10 +195,11 @@ func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 		return Written, "", time.Time{}
 	}
 	detail = fmt.Sprintf(
-		"the name %s is reserved for link %s, which is the longest link name that %[1]s ends with", name, link,
+		"the name %s is reserved for link %s: a name that ends with several link names belongs to the longest of them",
+		name, link,
 	)
 	if since := m.after.links[link]; !since.IsZero() {
-		return NameRefused, detail + "; that link no longer exists", since.Add(m.UnlinkedAfter)
+		return NameRefused, detail + "; link " + link + " no longer exists", since.Add(m.UnlinkedAfter)
 	}
 	return NameRefused, detail, time.Time{}
 }
