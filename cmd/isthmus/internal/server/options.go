@@ -160,7 +160,7 @@ func (o *options) addressFlags(s *pflag.FlagSet) {
 			"such as gateway.example.com. "+
 			"Browsers can always use IP addresses, localhost, names without a dot, "+
 			"and names that end with the cluster domain, .svc or the namespace of the replica. "+
-			"Requests for other names are rejected, because any site can make its own name resolve to the replica. "+
+			"Requests for other names are rejected, because any website can make its own name resolve to the replica. "+
 			"/metrics, /ping and /ready accept any host name.")
 }
 
@@ -185,8 +185,8 @@ func (o *options) localFlags(s *pflag.FlagSet) {
 func (o *options) linkedFlags(s *pflag.FlagSet) {
 	parse(s, &o.clusterMemory, "cluster-memory", "", quantity(minClusterMemory),
 		"Limit the estimated memory of each linked cluster's cache to `QUANTITY`, such as 64Mi. "+
-			"While Isthmus lists a cluster, the cache may use twice this amount. "+
-			"If a cluster exceeds the memory cap, its old cache is served as stale until the cluster fits again. "+
+			"While Isthmus lists a cluster's resources, the cache may use twice this amount. "+
+			"Isthmus serves stale data from the cache while a cluster exceeds the memory cap. "+
 			"The local cluster has no memory cap. "+
 			"The default is a quarter of the usable memory, but at most 256Mi. "+
 			"The usable memory is the smaller of GOMEMLIMIT and the container's memory limit, "+
@@ -201,9 +201,9 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 // ignoredFlags defines flags that had an effect only in older versions.
 func (o *options) ignoredFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.relist, "relist", "",
-		"Accept an `INTERVAL` for compatibility, and log a warning. Isthmus no longer lists resources periodically.")
+		"Log a warning, and ignore the `INTERVAL`. Isthmus no longer lists resources periodically.")
 	s.StringVar(&o.audit, "audit", "",
-		"Accept a `DURATION` for compatibility, and log a warning. Isthmus no longer lists resources periodically.")
+		"Log a warning, and ignore the `DURATION`. Isthmus no longer lists resources periodically.")
 }
 
 func (o *options) messageFlags(s *pflag.FlagSet) {
@@ -242,17 +242,17 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 	parse(s, &o.maxCalls, "max-concurrent-streams", "10000", number,
 		"Allow at most `NUMBER` open calls per connection. Additional calls wait until another call ends. "+
 			"A proxy opens one connection, with a few calls per destination. Few proxies need more than 100 calls. "+
-			"Raise the limit if a meshed client, such as Prometheus, connects to more than 10,000 Pods and ports.")
+			"Raise the limit if a meshed client, such as Prometheus, connects to more than 10,000 ports on Pods.")
 	parse(s, &o.maxStreams, "max-streams", "", numberOrNone,
 		"Allow at most `NUMBER` open calls across all connections. "+
 			"Additional calls are rejected with ResourceExhausted. "+
-			"Client addresses with fewer calls than average may exceed the limit by up to an eighth. "+
+			"Clients at addresses with fewer calls than average may together exceed the limit by up to an eighth. "+
 			"The default is half of the usable memory (see --cluster-memory), divided by 14 KiB.")
 	parse(s, &o.viewMemory, "view-memory", "", quantity(minViewMemory),
 		"Use at most `QUANTITY` of memory, such as 512Mi, for the endpoint sets and profiles that proxies watch. "+
 			"Isthmus estimates the memory. "+
 			"Beyond the limit, calls for new destinations are rejected with ResourceExhausted. "+
-			"Client addresses that use less memory than average may exceed the limit by up to an eighth. "+
+			"Clients at addresses that use less memory than average may together exceed the limit by up to an eighth. "+
 			"Open calls continue. "+
 			"The default is a quarter of the usable memory (see --cluster-memory), but at most 2Gi.")
 	parse(s, &o.delay, "shutdown-delay", "23s", notNegative,
@@ -265,7 +265,7 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"docs/operations.md.")
 	parse(s, &o.drain, "drain", "6s", notNegative,
 		"End the open streams one by one over `DURATION` after --shutdown-delay, "+
-			"so that other replicas do not receive all proxies at the same time. "+
+			"so that the proxies do not all reconnect to other replicas at the same time. "+
 			"Isthmus continues to serve proxies that reconnect. "+
 			"After this time, Isthmus closes the listener and ends the remaining streams. "+
 			"If the duration is 0, all streams end immediately. "+
@@ -291,7 +291,7 @@ func (o *options) reportFlags(s *pflag.FlagSet) {
 			"The number of series is proportional to the number of services times the number of clusters.")
 	s.BoolVar(&o.pprof, "enable-pprof", false, "Serve /debug/pprof/ on the admin address.")
 	s.BoolVar(&o.queueMetrics, "export-queue-metrics", true,
-		"Export work queue metrics (workqueue_*) about writing EndpointSlices for ExternalWorkloads.")
+		"Export metrics (workqueue_*) for the work queue that writes EndpointSlices for ExternalWorkloads.")
 	s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
 }
 

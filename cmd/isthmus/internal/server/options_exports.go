@@ -45,21 +45,21 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"If the mode is plan, isthmus exports shows what would be written, and no write permissions are needed. "+
 			"If the mode is on, one replica at a time writes the objects. "+
 			"This mode needs the permissions in manifests/install/exports. "+
-			"For the label mirror.linkerd.io/exported=remote-discovery, Isthmus writes a Service NAME-CLUSTER. "+
-			"For the label mirror.linkerd.io/federated=member, Isthmus writes a Service NAME-federated. "+
-			"For ServiceExports, Isthmus writes a ServiceImport and its Service NAME-clusterset. "+
+			"A Service NAME labeled mirror.linkerd.io/exported=remote-discovery is mirrored as NAME-CLUSTER. "+
+			"Services NAME labeled mirror.linkerd.io/federated=member become members of NAME-federated. "+
+			"For ServiceExports NAME, Isthmus writes a ServiceImport NAME and a Service NAME-clusterset. "+
 			"Isthmus never changes other Services, "+
 			"except those that a stopped service mirror of Linkerd has left behind; see docs/exports.md.",
 		exportsOff, exportsPlan, exportsOn)
 	parse(s, &o.sources, "export-sources", "labels,serviceexports", parseSources,
 		"Use these comma-separated `SOURCES` of exports: "+
-			"labels (Linkerd's labels) and serviceexports (of the MCS-API, KEP-1645; see docs/mcs.md). "+
+			"labels (Linkerd's labels) and serviceexports (of the MCS API, KEP-1645; see docs/mcs.md). "+
 			"The source serviceexports has no effect if the CRD of ServiceExports is not installed. "+
 			"If you remove a source, the objects that were written for it stay unchanged.")
 	parse(s, &o.clusterName, "cluster-name", "local", label,
 		"Use this `NAME` for the local cluster in the status of ServiceImports. "+
 			"Choose the name that other clusters use for this cluster. "+
-			"ServiceImports never include the exports of a linked cluster with the same name.")
+			"ServiceImports never include the exports of a linked cluster that has the local cluster's name.")
 	parse(s, &o.exportTo, "export-namespaces", "*,!kube-*,!linkerd*", plan.ParsePatterns,
 		"Let linked clusters export to the namespaces that match these comma-separated `PATTERNS`, "+
 			"in which * matches any characters. "+
@@ -78,9 +78,10 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 		duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"),
 		"After a link Secret is deleted, wait for `DURATION` (10s to 168h) before deleting the objects "+
 			"that were written for the cluster. "+
-			"If more than half of a cluster's exports disappear within a minute, Isthmus also delays the deletion.")
+			"If more than half of a cluster's exports disappear within a minute, "+
+			"Isthmus also delays the deletion of the objects that were written for them.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
-		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of each linked or local cluster. "+
+		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of each cluster, linked or local. "+
 			"Lowering the limit does not delete the objects of existing exports. "+
 			"In a namespace with more than about 2,000 Services, Pods cannot start.")
 	parse(s, &o.maxPerLink, "max-exports-per-link", strconv.Itoa(plan.DefaultPerLink), exportLimit,

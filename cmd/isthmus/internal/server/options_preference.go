@@ -63,19 +63,19 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 			"If the value is last-resort, the endpoints are served only while a service has no other ready endpoint. "+
 			"For a linked cluster, annotate its link Secret with isthmus.io/cordon.")
 	parse(s, &o.region, "region", "", parseRegion,
-		"Set the `NAME` of the local cluster's region, for the term region of --prefer. "+
-			"By default, Isthmus uses the label topology.kubernetes.io/region if all Nodes have the same value.")
+		"Set the `NAME` of the local cluster's region. In --prefer, the term region refers to this region. "+
+			"By default, Isthmus uses the label topology.kubernetes.io/region if its value is the same on all Nodes.")
 	parse(s, &o.network, "network", "", parseNetwork,
 		"Set the `NAME` of the local cluster's network. "+
 			"If a link Secret's annotation isthmus.io/network names a different network, "+
-			"the cluster's Pods are unreachable, and Isthmus sends the cluster's Linkerd gateways instead. "+
+			"the cluster's Pods are unreachable, so Isthmus sends addresses of the cluster's Linkerd gateways. "+
 			"By default, the network has no name. "+
-			"Clusters whose link Secrets lack the annotation isthmus.io/network are on the network without a name.")
+			"Clusters whose link Secrets lack the annotation isthmus.io/network are on the unnamed network.")
 	parse(s, &o.whenLost, "when-lost", "keep", standing("keep", "last-resort", "withdraw"),
 		"Apply this `ACTION` to a linked cluster whose API has been unreachable for --lost-after. "+
 			"The actions are keep (serve its endpoints), last-resort (serve them only as a last resort), "+
 			"and withdraw (do not serve them until the API can be watched again). "+
-			"The safe choice is keep: the cluster may work although its API server is unreachable, "+
+			"The safe choice is keep: the cluster may still work even though its API server is unreachable, "+
 			"and proxies detect unresponsive endpoints themselves. "+
 			"A link Secret's annotation isthmus.io/when-lost overrides the action.")
 	parse(s, &o.lostAfter, "lost-after", clusterstore.DefaultLostAfter.String(),

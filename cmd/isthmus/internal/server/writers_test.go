@@ -116,7 +116,7 @@ func TestExportsUnread(t *testing.T) {
 		Resource: "serviceimports", Err: "serviceimports is forbidden", Failure: adminapi.Forbidden,
 	}
 	const unknown, known = "cannot determine what to write for exports: nothing is written",
-		"can again determine what to write for exports"
+		"what to write for exports can be determined again"
 	for name, test := range map[string]struct {
 		known     bool
 		resources []adminapi.Resource
