@@ -760,7 +760,7 @@ var faults = []fault{
 			"10.245.0.20",
 			"no-such-port",
 			[]string{
-				`no-such-port \(1\): check that a container of the Pod has a TCP port with the name`,
+				`no-such-port \(1\): check that a container in the Pod declares a TCP port whose name`,
 			},
 		},
 	}, {

@@ -253,7 +253,7 @@ func TestErrors(t *testing.T) {
 			"get web:80 --timeout 1500ms",
 			1,
 			"",
-			`^isthmus get: waiting for the first message of linkerd/isthmus-silent, for up to 1.5s\nisthmus get: ` +
+			`^isthmus get: waiting up to 1.5s for the first message from linkerd/isthmus-silent\nisthmus get: ` +
 				`linkerd/isthmus-silent sent no message within 1.5s`,
 		},
 	)
@@ -302,7 +302,7 @@ func TestCheckReplicas(t *testing.T) {
 		t,
 		expectation{
 			"cordon gone --yes", 0,
-			"every replica has applied the change: endpoints of gone are removed immediately from all services", "",
+			"every replica has applied the change: endpoints of gone are removed from all services immediately", "",
 		},
 	)
 

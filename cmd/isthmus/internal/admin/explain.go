@@ -208,16 +208,16 @@ func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 	case owner.Claimed != "":
 		return "", fmt.Errorf("several objects in the local cluster claim %v: %s: "+
 			"clients that dial the address wait until only one object claims it. "+
-			"If the conflict lasts, isthmus check lists the conflicting objects", ip, printable(owner.Claimed))
+			"If the conflict persists, run isthmus check to list the conflicting objects", ip, printable(owner.Claimed))
 	case owner.Name != "":
 		return "", fmt.Errorf("%v belongs to %s in the local cluster, not to a Service: "+
 			"clients that dial the address connect directly to it. "+
-			"Request the service that clients dial, and set the address parameter (--address) to this IP address",
+			"Ask about the service that clients dial, and set the address parameter (--address) to this IP address",
 			ip, printable(owner.Name))
 	}
 	return "", fmt.Errorf("%v is neither a Service's cluster IP nor a Pod's IP in the local cluster: "+
 		"clients that dial the address connect directly to it. "+
-		"If the address belongs to a linked cluster, request the service that clients dial, "+
+		"If the address belongs to a linked cluster, ask about the service that clients dial, "+
 		"and set the address parameter (--address) to this IP address", ip)
 }
 

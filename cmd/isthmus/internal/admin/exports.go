@@ -207,7 +207,7 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 	unknown.WithLabelValues().Set(0)
 
 	exports := gauges("isthmus_exports",
-		"Services that clusters export, counted once for each kind of object that Isthmus writes or would write.",
+		"Exported Services. A Service counts once for each kind of object that Isthmus writes, or would write, for it.",
 		"cluster", "kind")
 	refused := gauges("isthmus_exports_refused",
 		"Exports for which nothing is written, by reason. "+
@@ -222,9 +222,9 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 		"Objects that Isthmus has to write or delete for exports, or would write or delete with --exports=on.")
 	pending.WithLabelValues().Set(float64(len(v.changes)))
 	fullest := gauges("isthmus_exports_limit_ratio",
-		"Share of --max-exports-per-link or --max-exports-per-namespace that is in use, "+
-			"for the link or the namespace with the largest share. "+
-			"If the share exceeds 1, some exports are not written.",
+		"Ratio of the objects that exports request to --max-exports-per-link or --max-exports-per-namespace, "+
+			"for the link or the namespace with the highest ratio. "+
+			"If the ratio exceeds 1, some exports are not written.",
 		"per", "cluster", "namespace")
 
 	linked := make(map[string]bool)

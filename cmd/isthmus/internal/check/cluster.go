@@ -199,7 +199,7 @@ func (l *clusterCheck) checkState() {
 		add(Failure, text, "run isthmus clusters to see which objects use the memory; "+
 			"if the cluster is meant to be this large, "+moreMemory)
 	case l.State == adminapi.Pending:
-		add(Warning, text, "the cluster was linked just now: wait up to half a minute")
+		add(Warning, text, "the cluster was just linked: wait up to half a minute")
 	default:
 		add(Failure, text,
 			"see the api and rights checks, and run isthmus clusters "+
@@ -484,7 +484,7 @@ func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 			"proxies reject each other's identities"
 	case common < n || common < m:
 		return Warning, fmt.Sprintf("the trust anchors differ: %d in the local cluster, %d in the linked cluster, "+
-			"%d in common: certificates from different trust anchors are rejected", n, m, common)
+			"%d in common: proxies reject certificates from trust anchors that their own cluster lacks", n, m, common)
 	}
 	return OK, "the same trust anchors as here"
 }

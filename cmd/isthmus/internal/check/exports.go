@@ -45,7 +45,8 @@ func checkExports(r *report, s *Input) {
 		add(Warning, "Isthmus cannot determine what to write for exports: "+x.Unread,
 			"allow Isthmus to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
 	case x.LeaseError != "":
-		add(Warning, "the Lease that elects the writer of Services for exports cannot be used: "+x.LeaseError,
+		add(Warning, "the Lease for electing the replica that writes Services for exports cannot be used: "+
+			x.LeaseError,
 			"grant the permissions for leases (see manifests/install/rbac.yaml)")
 	case x.Mode == "plan":
 		add(OK, fmt.Sprintf("with --exports=on, %d Services would be created, updated or deleted for exports",
@@ -74,7 +75,7 @@ func checkExports(r *report, s *Input) {
 				"but exports by label work)",
 			"kubectl apply -k manifests/install/exports; or set --export-sources=labels")
 	case x.MCS == "none":
-		add(OK, "ServiceExports are not imported, because the local cluster does not serve the MCS-API; "+
+		add(OK, "ServiceExports are not imported, because the local cluster does not serve the MCS API; "+
 			"exports by label work",
 			"to import them, see docs/mcs.md; otherwise set --export-sources=labels")
 	}
@@ -106,7 +107,7 @@ func checkWriter(r *report, s *Input) {
 	add := r.about(SectionReplicas, SliceWriter, "")
 	switch w := s.Writer; {
 	case w.LeaseError != "":
-		add(Warning, "the Lease that elects the writer of EndpointSlices cannot be used: "+w.LeaseError,
+		add(Warning, "the Lease for electing the replica that writes EndpointSlices cannot be used: "+w.LeaseError,
 			"grant the permissions for leases (see manifests/install/rbac.yaml)")
 	case w.Holder == "":
 		add(Warning, "no replica holds the Lease for writing EndpointSlices",
@@ -126,7 +127,7 @@ func checkCopies(r *report, s *Input) {
 	}
 	const effect = "newly started replicas do not serve a linked cluster whose API is unreachable"
 	grant := "grant the permissions for configmaps and leases (see manifests/install/rbac.yaml); " +
-		"if Isthmus runs in Linkerd's place, apply manifests/linkerd/cache"
+		"if Isthmus replaces Linkerd's destination controller, apply manifests/linkerd/cache"
 	switch c := s.Copies; {
 	case c.Off:
 		r.about(SectionReplicas, Copies, "")(OK, "caches of stale clusters are not copied (--cache-max-age=0)", "")

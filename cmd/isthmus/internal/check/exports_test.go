@@ -23,14 +23,15 @@ func TestExports(t *testing.T) {
 			[]string{"ok: there are no exports to write Services for"}},
 		"no imports": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}},
 			[]string{"ok: there are no exports to write Services for",
-				"ok: ServiceExports are not imported, because the local cluster does not serve the MCS-API; " +
+				"ok: ServiceExports are not imported, because the local cluster does not serve the MCS API; " +
 					"exports " +
 					"by label work"}},
 		"no leader": {&adminapi.ExportsSummary{ExportsWriter: on, Pending: 2},
 			[]string{"warning: 2 Services have to be written for exports, but no replica holds the Lease"}},
 		"no right": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on",
 			LeaseError: "forbidden"}},
-			[]string{"warning: the Lease that elects the writer of Services for exports cannot be used: forbidden"}},
+			[]string{"warning: the Lease for electing the replica that writes Services for exports cannot be used: " +
+				"forbidden"}},
 		"not written": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", Holder: "a"},
 			Unwritten: map[string][]string{"taken": {"x", "y"}, "failed": {"z"}}},
 			[]string{"ok: Services for exports are written by a", "warning: exports that are not written: failed: z",

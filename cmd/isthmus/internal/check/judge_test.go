@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 				{Verb: "list", Resource: "jobs.batch", Status: 403}}
 		}, []string{
 			"warning rights east: not permitted: list jobs.batch " +
-				"(metric labels of endpoints omit the cluster's CronJobs)",
+				"(endpoints' metric labels do not name the cluster's CronJobs)",
 			"failure rights local: not permitted: watch pods (replicas do not become ready)",
 		}},
 		"an optional right": {func(_, east *adminapi.Cluster, _ *Input) {
@@ -166,12 +166,12 @@ func TestJudge(t *testing.T) {
 			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
 		}, []string{"warning trust-anchors east: the trust anchors differ: 1 in the local cluster, 2 in the " +
 			"linked cluster, 1 in common: " +
-			"certificates from different trust anchors are rejected"}},
+			"proxies reject certificates from trust anchors that their own cluster lacks"}},
 		"fewer anchors": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(late, late.Add(time.Hour)), anchors(late)
 		}, []string{"warning trust-anchors east: the trust anchors differ: 2 in the local cluster, 1 in the " +
 			"linked cluster, 1 in common: " +
-			"certificates from different trust anchors are rejected"}},
+			"proxies reject certificates from trust anchors that their own cluster lacks"}},
 		"no Nodes": {func(_, east *adminapi.Cluster, _ *Input) { east.API.Networks = &adminapi.PodNetworks{} }, nil},
 		"Nodes without a Pod CIDR": {func(_, east *adminapi.Cluster,
 			_ *Input) {

@@ -39,7 +39,7 @@ func checkServices(r *report, s *Input) {
 		}
 	}
 	for _, fine := range []struct{ check, text string }{
-		{Members, services(federated)}, {Ports, "all members declare the ports of their services"},
+		{Members, services(federated)}, {Ports, "every member declares all ports of each service that it belongs to"},
 		{Addresses, "no two members of a watched service offer the same address"},
 		{Definitions, "all annotations and labels can be used"},
 		{Updates, "no update of a service has panicked"},
@@ -97,7 +97,7 @@ func memberHint(service, reason string) string {
 		return "correct the cluster's name in the annotations of Service " + service +
 			", or link it: isthmus link NAME --context CONTEXT --apply"
 	}
-	return "see the checks of links and API servers, and run isthmus clusters, " +
+	return "see the checks for links and API servers, and run isthmus clusters, " +
 		"to find out why the cluster cannot be read"
 }
 
@@ -107,8 +107,8 @@ func checkAddresses(r *report, s *adminapi.Service) {
 			if m.Conflicts == 0 {
 				continue
 			}
-			text := fmt.Sprintf("port %d: another member offers the same %s as %s in cluster %s", p.Port,
-				text.Count(m.Conflicts, "address", "addresses"), m.Service, m.Cluster)
+			text := fmt.Sprintf("port %d: %s in cluster %s offers %s that another member also offers", p.Port,
+				m.Service, m.Cluster, text.Count(m.Conflicts, "address", "addresses"))
 			if len(m.ConflictsWith) > 0 {
 				text += ": " + m.ConflictsWith[0]
 			}
@@ -128,7 +128,7 @@ func checkLeftovers(r *report, s *Input) {
 		if more := left.Number - len(left.Services); more > 0 {
 			names += fmt.Sprintf(" and %d more", more)
 		}
-		message := fmt.Sprintf("the cluster is not linked, but Linkerd's service mirror has left %s: %s",
+		message := fmt.Sprintf("the cluster is not linked, but Linkerd's service mirror left %s behind: %s",
 			text.Count(left.Number, "mirror", "mirrors"), names)
 		remove := "kubectl delete services --all-namespaces --selector " +
 			"'mirror.linkerd.io/mirrored-service=true,mirror.linkerd.io/cluster-name=" + left.Cluster +
@@ -137,8 +137,8 @@ func checkLeftovers(r *report, s *Input) {
 			add(Warning, message, remove)
 			continue
 		}
-		message = fmt.Sprintf("the cluster has no link Secret, and it is unknown "+
-			"whether a Linkerd service mirror still writes %s: %s (%s)",
+		message = fmt.Sprintf(
+			"the cluster has no link Secret, and Isthmus cannot tell whether Linkerd still writes %s: %s (%s)",
 			text.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
 		add(Unchecked, message, "allow Isthmus to read Links and Leases: "+
 			"kubectl apply -k manifests/install/exports/linkerd; if no service mirror runs for the cluster: "+remove)

@@ -18,7 +18,7 @@ func TestMemberHint(t *testing.T) {
 		{Link: federation.Ready}:                                   "create the Service in the member's cluster",
 		{Link: federation.Ready, Service: federation.ExternalName}: "create the Service in the member's cluster",
 		{Link: federation.Unlinked}:                                "correct the cluster's name",
-		{Link: federation.Pending}:                                 "see the checks of links and API servers",
+		{Link: federation.Pending}:                                 "see the checks for links and API servers",
 		{Link: federation.Ready, Service: federation.Present,
 			Unreached: true}: "see the check of the cluster's gateways",
 	} {
@@ -65,15 +65,15 @@ func TestServiceChecks(t *testing.T) {
 			Service:  "shop/odd",
 			Failures: []adminapi.Failure{{Where: "service", Since: time.Unix(0, 0), Panics: 2, Panic: "boom"}},
 		}, nil, []string{
-			"failure updates shop/odd: a bug in Isthmus has made " +
-				"an update panic 2 times since 1970-01-01T00:00:00Z (service: boom); " +
+			"failure updates shop/odd: because of a bug in Isthmus, " +
+				"updates have panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
 				"clients keep the data that they received before the first panic"}},
 		"addresses": {twice, nil, []string{
 			"warning addresses shop/web: port 80: " +
-				"another member offers the same 2 addresses as shop/web in cluster north"}},
+				"shop/web in cluster north offers 2 addresses that another member also offers"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
-			[]string{"warning slice-writer : the Lease that elects the writer of EndpointSlices cannot be used: " +
-				"forbidden"}},
+			[]string{"warning slice-writer : the Lease for electing the replica that writes EndpointSlices " +
+				"cannot be used: forbidden"}},
 		"nobody's Lease": {web(), &adminapi.SliceWriter{},
 			[]string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},
 		"writing": {web(), &adminapi.SliceWriter{Holder: "a", Error: "conflict"},
@@ -110,10 +110,11 @@ func TestLeftovers(t *testing.T) {
 		{Cluster: "other", Number: 1, Services: []string{"shop/a-other"}, Unknown: "Leases cannot be read"},
 	}
 	got, want := found(seen), []string{
-		"warning leftover-mirrors old: the cluster is not linked, but Linkerd's service mirror has left 12 mirrors: " +
+		"warning leftover-mirrors old: the cluster is not linked, but Linkerd's service mirror " +
+			"left 12 mirrors behind: " +
 			"shop/a-old, shop/b-old and 10 more",
-		"unchecked leftover-mirrors other: the cluster has no link Secret, and it is unknown whether a Linkerd " +
-			"service mirror still writes 1 mirror: shop/a-other (Leases cannot be read)",
+		"unchecked leftover-mirrors other: the cluster has no link Secret, and Isthmus cannot tell " +
+			"whether Linkerd still writes 1 mirror: shop/a-other (Leases cannot be read)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))

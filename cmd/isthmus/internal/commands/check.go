@@ -40,7 +40,7 @@ func checkCommand(preflight func(context.Context, preflightOptions) check.Input)
 	o := &checkOptions{every: 2 * time.Second, preflight: preflight}
 	return o.command(cli.Command{
 		Use:     "check",
-		Summary: "check everything that Isthmus needs, before and after its installation",
+		Summary: "check the requirements of Isthmus, before and after you install it",
 		Intro:   checkIntro,
 		Ending:  checkEnding,
 		OneOf:   [][2]string{{"pre", "admin"}, {"pre", "pod"}},
@@ -77,7 +77,7 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	switch {
 	case err != nil:
 	case s.unknown():
-		err = errors.New("cannot check anything: this program does not support the page format of any replica")
+		err = errors.New("cannot check anything: no replica serves the debug API in a supported format")
 	case s.Failures > 0:
 		err = fmt.Errorf("%s: see the hint below each failed check",
 			text.Count(s.Failures, "check has failed", "checks have failed"))
@@ -366,7 +366,7 @@ func (s *checkState) table() string {
 	var b bytes.Buffer
 	if s.From == adminapi.CheckedHere {
 		b.WriteString("No replica responded. " +
-			"These checks ran on this machine, and not in the network of Isthmus.\n\n")
+			"These checks ran on this machine, not in the network where Isthmus runs.\n\n")
 	}
 	for _, section := range runs(s.Results, func(r check.Result) string { return r.Section }) {
 		fmt.Fprintf(&b, "%s\n", Printable(section[0].Section))

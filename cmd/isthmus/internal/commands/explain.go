@@ -193,7 +193,7 @@ func (s *explainState) headline() string {
 		summary += " (federated)"
 	}
 	if len(p.Failures) > 0 && totalOf(p) == 0 {
-		return fmt.Sprintf("%s: no explanation is available, because Isthmus cannot update this service; "+
+		return fmt.Sprintf("%s: no explanation is available, because Isthmus cannot recompute the endpoints; "+
 			"the client keeps %s",
 			summary, text.Count(p.Set.Endpoints, "endpoint", "endpoints"))
 	}
@@ -342,7 +342,7 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 		ports = "no gateway of the cluster has a known address: run isthmus clusters to see why"
 	case n.undeclared:
 		ports = "the member's Service does not declare the port, " +
-			"and Services that Isthmus writes have only declared ports"
+			"and Isthmus writes Services with declared ports only"
 	case len(m.Ports) > 0:
 	case n.served > 0:
 		ports = "the Service does not declare the port, so clients connect to the same port number on the Pods"
@@ -363,7 +363,7 @@ func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 				"revert the latest change to the annotations and labels of the Service")
 	case !p.Defined:
 		list = append(list,
-			"no such Service: compare name, namespace and port with those that the application dials: "+
+			"no such Service: check that the name, namespace and port match what the application dials: "+
 				"kubectl get service -A")
 	}
 	for _, m := range p.Members {
@@ -472,7 +472,7 @@ var verdicts = map[string]verdictWords{
 	"no-such-service": {"the cluster has no such Service, or the Service has type ExternalName",
 		"create the Service in that cluster, or remove the cluster from the definition"},
 	"no-such-port": {"the EndpointSlice does not contain the port with protocol TCP",
-		"check that a container of the Pod has a TCP port with the name of the Service's targetPort, " +
+		"check that a container in the Pod declares a TCP port whose name is the Service's targetPort, " +
 			"and that the EndpointSlice belongs to the Service: kubectl get service,endpointslice,pod -o yaml"},
 	"terminating": {"it is not ready, and is terminating", ""},
 	"not-ready": {"it is not ready",
@@ -494,7 +494,7 @@ var verdicts = map[string]verdictWords{
 	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
 		"check the Service's Pods in that cluster"},
 	portUndeclared: {
-		"the member's Service does not declare the TCP port, and Services that Isthmus writes have only declared ports",
+		"the member's Service does not declare the TCP port, and Isthmus writes Services with declared ports only",
 		"declare the port with protocol TCP in the Service of that cluster"},
 	"just-changed": {"it has just changed", "run the command again"},
 	"outside-ranges": {"the link may not offer it",
@@ -530,9 +530,9 @@ var stateRemedies = map[string]string{
 	"unlinked": "no link Secret names the cluster: link the cluster, or remove it from the definition",
 	"rejected": "the link Secret of the cluster is unusable: correct the Secret",
 	"pending":  "Isthmus has not read the cluster yet: run the command again in a few seconds",
-	"unreachable": "the API of the cluster has never responded: run isthmus clusters to see why, " +
+	"unreachable": "the cluster's API server has never responded: run isthmus clusters to see why, " +
 		"and check the server and the credentials in the link Secret",
-	"stale": "the API of the cluster has stopped responding, but the cluster's endpoints stay in use: " +
+	"stale": "the cluster's API server has stopped responding, but the cluster's endpoints stay in use: " +
 		"run isthmus clusters to see why",
 }
 

@@ -66,8 +66,8 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	other, _ := errors.AsType[versionError](shown.Err)
 	switch {
 	case other.status == http.StatusNotFound:
-		return fmt.Errorf("%w. If the replica's version supports exports, the replica runs with --exports=off, "+
-			"which is the default",
+		return fmt.Errorf("%w. Either the replica's version does not support exports, "+
+			"or the replica runs with --exports=off, which is the default",
 			other)
 	case page.status == http.StatusNotFound:
 		return fmt.Errorf("%s does not read exports: it runs with --exports=off, which is the default\n"+
@@ -170,7 +170,7 @@ func (s *exportsState) writer() string {
 	case w.Mode == "plan":
 		return "nothing is written (--exports=plan)"
 	case w.LeaseError != "":
-		return "the Lease that elects the writer of Services cannot be used: " + w.LeaseError
+		return "the Lease for electing the replica that writes Services cannot be used: " + w.LeaseError
 	case w.Leading:
 		return "written by " + w.Identity
 	case w.Holder != "":

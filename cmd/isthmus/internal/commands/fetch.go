@@ -165,9 +165,9 @@ func unanswered(g reach.Replica, err error) error {
 
 func decodePage(g reach.Replica, answer *http.Response, page string, into any) (from Origin, err error) {
 	from = originOf(answer.Header)
-	another := "is it a replica of Isthmus? (choose another with -n or --pod)"
+	another := "is it an Isthmus replica? (choose another with -n or --pod)"
 	if g.Address != "" {
-		another = "is it the admin server of a replica of Isthmus? (--admin)"
+		another = "is it the admin server of an Isthmus replica? (--admin)"
 	}
 	body := http.MaxBytesReader(nil, answer.Body, maxPage)
 	switch answer.StatusCode {

@@ -27,7 +27,7 @@ func getCommand() cli.Command {
 	return streamCommand(cli.Command{
 		Use:     "get AUTHORITY",
 		Example: "web.shop.svc.cluster.local:80",
-		Summary: "show the endpoints of a service as a proxy receives them, live",
+		Summary: "show a live view of the endpoints that a proxy receives for a service",
 		Intro:   getIntro,
 		Ending:  getEnding,
 	}, session[pb.Update]{state: &getState{}, open: openGet, meanings: codeMeanings{
@@ -36,7 +36,7 @@ func getCommand() cli.Command {
 		codes.FailedPrecondition: "The Service is a mirror, but " +
 			"its label multicluster.linkerd.io/remote-service is missing or invalid. A proxy does not retry.",
 		codes.NotFound: "The local cluster has no such Service, " +
-			"or the Service is a mirror from a cluster that is not linked. A proxy retries with a backoff.",
+			"or the Service is a mirror for a cluster that is not linked. A proxy retries with backoff.",
 		codes.Unavailable: "the replica has not read any of the service's clusters yet",
 	}})
 }

@@ -28,10 +28,10 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 	if o.Format == known {
 		return ""
 	}
-	why := fmt.Sprintf("its pages have format %s, but this program supports format %s",
+	why := fmt.Sprintf("the replica serves the debug API in format %s, but this program supports only format %s",
 		text.Quoted(o.Format), known)
 	if o.Format == "" {
-		why = "it is older than this program, and its pages lack a format number"
+		why = "the replica is older than this program, and does not state the format of its debug API"
 	}
 	return fmt.Sprintf("%s: its version is %s, and the version of this program is %s",
 		why, describeBuild(o.Build), describeBuild(own))

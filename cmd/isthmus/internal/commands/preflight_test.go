@@ -33,7 +33,8 @@ func TestPreflight(t *testing.T) {
 		"before an installation, with an account that lacks a right": {func(_ *testing.T, w *world) {
 			w.pre, w.local.refused = true, []string{"list jobs"}
 			w.local.answers["/api/v1/namespaces/linkerd/serviceaccounts/isthmus"] = corev1.ServiceAccount{}
-		}, []string{"warning rights local: not permitted: list jobs.batch (metric labels of endpoints omit CronJobs)"}},
+		}, []string{"warning rights local: not permitted: list jobs.batch " +
+			"(endpoints' metric labels do not name CronJobs)"}},
 		"rights for exports": {func(_ *testing.T, w *world) {
 			w.exports, w.local.refused = true, []string{"create services", "update serviceimports/status"}
 		}, []string{

@@ -24,7 +24,7 @@ func profileCommand() cli.Command {
 	return streamCommand(cli.Command{
 		Use:     "profile AUTHORITY",
 		Example: "web.shop.svc.cluster.local:80",
-		Summary: "show the protocol, routes and retries of a destination as a proxy receives them, live",
+		Summary: "show a live view of the protocol, routes and retries that a proxy receives for a destination",
 		Intro:   profileIntro,
 		Ending:  profileEnding,
 	}, session[pb.DestinationProfile]{
@@ -35,9 +35,9 @@ func profileCommand() cli.Command {
 			codes.FailedPrecondition: "Several objects claim this address. " +
 				"Only older versions of Isthmus end the stream with this status. A proxy does not retry.",
 			codes.Unavailable: "several objects claim this address " +
-				"(if the conflict lasts, isthmus check lists the objects)",
+				"(if the conflict persists, run isthmus check to list the objects)",
 			codes.NotFound: "The local cluster has no such Service, " +
-				"or none of the Service's endpoints has that hostname. A proxy retries with a backoff.",
+				"or none of the Service's endpoints has that hostname. A proxy retries with backoff.",
 		}})
 }
 

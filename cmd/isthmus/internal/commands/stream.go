@@ -149,8 +149,7 @@ func (s *session[M]) display(
 	for {
 		select {
 		case <-slow:
-			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for up to %v\n", p.Name, s.replica,
-				s.Timeout)
+			fmt.Fprintf(p.Stderr, "%s: waiting up to %v for the first message from %s\n", p.Name, s.Timeout, s.replica)
 		case <-s.limit:
 			return fmt.Errorf("%s sent no message within %v (--timeout)\n  %s", s.replica, s.Timeout,
 				s.meanings.explain(codes.Unavailable, s.replica))
@@ -213,7 +212,7 @@ func (m codeMeanings) explainEnd(from reach.Replica, err error) error {
 }
 
 func (m codeMeanings) explain(c codes.Code, from reach.Replica) string {
-	const again = " A proxy retries with a backoff."
+	const again = " A proxy retries with backoff."
 	text, ok := m[c]
 	switch {
 	case c == codes.Unavailable:

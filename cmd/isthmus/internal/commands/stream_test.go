@@ -72,7 +72,7 @@ func TestStreamWaits(t *testing.T) {
 				"a:1 sent no message within 10s (--timeout)\n  Possible causes: no server responds at a:1") {
 			t.Errorf("%v after %v", err, took)
 		}
-		if errs.String() != "isthmus get: waiting for the first message of a:1, for up to 10s\n" {
+		if errs.String() != "isthmus get: waiting up to 10s for the first message from a:1\n" {
 			t.Errorf("%q", errs.String())
 		}
 		var out bytes.Buffer

@@ -152,7 +152,7 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose a context with %s: %s",
 			o.contextFlag(), some(known))
 	case len(known) == 0:
-		return "", fmt.Errorf("the kubeconfig does not contain context %s or any other context\n"+
+		return "", fmt.Errorf("the kubeconfig contains no contexts, so context %s cannot be used\n"+
 			"  Choose another file with --kubeconfig",
 			text.Quoted(name))
 	}

@@ -71,7 +71,7 @@ func TestKubeconfig(t *testing.T) {
 		{"no current context", strings.Replace(good, `"current-context":"west",`, "", 1), "",
 			"the kubeconfig has no current context\n  Choose a context with --context: west"},
 		{"no contexts", `{"kind":"Config","apiVersion":"v1","current-context":"x"}`, "",
-			"the kubeconfig does not contain context x or any other"},
+			"the kubeconfig contains no contexts, so context x cannot be used"},
 		{"no YAML", "SECRET: [", "", "kubeconfig: "},
 		{"another kind", "SECRETs", "", "kubeconfig: "},
 		{"a token that is no text", strings.Replace(good, `"SECRET"`, `["SECRET"]`, 1), "", "kubeconfig: "},

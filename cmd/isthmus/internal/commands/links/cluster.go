@@ -37,7 +37,7 @@ func identify(ctx context.Context, clusters ...*cluster) error {
 	for _, c := range clusters {
 		system, err := c.API.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
-			return c.failed("read namespace kube-system, which identifies a cluster", err)
+			return c.failed("read namespace kube-system, whose UID identifies the cluster", err)
 		}
 		c.uid = system.UID
 	}

@@ -181,10 +181,11 @@ func (o *cordonOptions) aim() aim {
 	case o.back:
 		return aim{adminapi.InService, nil, "return %s", "Services that will use %s again:"}
 	case o.lastResort:
-		return aim{adminapi.LastResort, "last-resort", "are removed %s from all services that have other endpoints",
+		return aim{adminapi.LastResort, "last-resort",
+			"are removed from all services that have endpoints in other clusters, %s",
 			"Services that will use %s only while no other cluster has endpoints:"}
 	}
-	return aim{adminapi.Withdrawn, "true", "are removed %s from all services", titleWithout}
+	return aim{adminapi.Withdrawn, "true", "are removed from all services %s", titleWithout}
 }
 
 func (o *cordonOptions) effect() string {

@@ -70,7 +70,7 @@ func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
 			"The token is shown as "+placeholder+".")
 	cli.Choice(s, &o.output, "output", "o", "`FORMAT` of the printed Secret: yaml or json.", "yaml", "json")
 	s.BoolVar(&o.wait, "wait", true,
-		"With --apply, delete older tokens only after every replica reads the cluster with the new token. "+
+		"With --apply, delete older tokens only after every replica uses the new token to access the cluster. "+
 			"With --wait=false, the previous token stays valid.")
 	replicaFlags(s, &o.Target)
 }
@@ -78,9 +78,9 @@ func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
 func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.server, "server", "",
 		"`URL` at which replicas reach the cluster's API server. "+
-			"The default is the URL in the existing link or, for a new link, in your kubeconfig.")
+			"The default is the URL in the existing link or, for a new link, the one in your kubeconfig.")
 	const tlsServerNameUsage = "`NAME` to expect in the API server's certificate instead of the URL's host. " +
-		"The default is the name in the existing link or, for a new link, in your kubeconfig. " +
+		"The default is the name in the existing link or, for a new link, the one in your kubeconfig. " +
 		"If the name is empty, the certificate must contain the URL's host."
 	s.Func("tls-server-name", tlsServerNameUsage, func(name string) error {
 		o.tlsServerName = &name
@@ -88,9 +88,10 @@ func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 	})
 	s.StringVar(&o.caFile, "ca-file", "",
 		"`FILE` with the certificate authority of the API server, in PEM format. "+
-			"The default is the authority in the existing link or, for a new link, in your kubeconfig.")
+			"The default is the authority in the existing link or, for a new link, the one in your kubeconfig.")
 	s.StringVar(&o.trustDomain, "trust-domain", "",
-		"Trust `DOMAIN` of Linkerd in the cluster. The default is the domain in the existing link. "+
+		"Trust domain (`DOMAIN`) of the cluster's Linkerd installation. "+
+			"The default is the domain in the existing link. "+
 			"For a new link, the default is the domain in the cluster's ConfigMap linkerd-config. "+
 			"Without this ConfigMap, the default is "+defaultDomain+".")
 	s.StringVar(&o.clusterDomain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. "+
@@ -104,7 +105,7 @@ func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 		"`NAME` of the network that the cluster's Pods are on. "+
 			"If isthmus gateway runs with a different --network, "+
 			"clients reach the cluster through its Linkerd gateways. "+
-			"The default is the network in the existing link or, for a new link, the network without a name.")
+			"The default is the network in the existing link or, for a new link, the unnamed network.")
 }
 
 func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
@@ -321,7 +322,7 @@ func readDomains(ctx context.Context, w *work, c *cluster, namespace string) dom
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		w.warn("%s has no ConfigMap %s/%s of Linkerd: assuming the domain %s "+
+		w.warn("%s has no Linkerd ConfigMap %s/%s: assuming the domain %s "+
 			"(--trust-domain, --cluster-domain)", c.title, namespace, name, defaultDomain)
 		return domains{}
 	case err != nil:

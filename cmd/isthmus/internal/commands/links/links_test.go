@@ -389,7 +389,8 @@ func TestAwaitReplicas(t *testing.T) {
 	}))
 	defer newer.Close()
 	err := wait(strings.TrimPrefix(newer.URL, "http://"), "1h")
-	if err == nil || !strings.Contains(err.Error(), "the page cannot be evaluated: its pages have format 2") {
+	const want = "the page cannot be evaluated: the replica serves the debug API in format 2"
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 }

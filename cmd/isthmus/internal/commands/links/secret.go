@@ -147,13 +147,15 @@ func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error 
 		return fmt.Errorf("the certificate of %s is not valid for this link: %s: correct --server or --ca-file",
 			c.server, invalid)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s rejects the new token: is it the API server of the linked cluster? (--server)", c.server)
+		return fmt.Errorf("%s rejects the new token: check that --server is the URL of the linked cluster's API server",
+			c.server)
 	case err != nil:
 		w.warn("cannot test the link from this machine: %s; replicas must be able to reach %s",
 			commands.Printable(err.Error()), c.server)
 	case who != want:
-		return fmt.Errorf("%s accepts the new token, but for the user %s instead of %s: "+
-			"is it the API server of the linked cluster? (--server)", c.server, commands.Printable(who), want)
+		return fmt.Errorf("%s accepts the new token, but identifies it as user %s instead of %s: "+
+			"check that --server is the URL of the linked cluster's API server",
+			c.server, commands.Printable(who), want)
 	}
 	return nil
 }

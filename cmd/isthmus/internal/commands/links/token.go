@@ -115,7 +115,7 @@ func deleteObject(ctx context.Context, w *work, c *cluster, title string, o meta
 			return nil
 		}
 		if apierrors.IsConflict(err) {
-			return errors.New("another object with the same name has replaced the object: run the command again")
+			return errors.New("the object was replaced by another one with the same name: run the command again")
 		}
 		return err
 	})

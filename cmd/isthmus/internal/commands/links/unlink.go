@@ -60,7 +60,7 @@ func unlinkCommand() cli.Command {
 			o.AdminFlag(s)
 			o.PodFlag(s)
 			s.DurationVar(&o.Timeout, "timeout", time.Minute,
-				"Finish within this `DURATION`. The wait for your confirmation does not count.")
+				"Finish within this `DURATION`, not counting the time spent waiting for your confirmation.")
 		})},
 		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
 	}
@@ -195,7 +195,7 @@ func (o *unlinkOptions) readThere(
 	}
 	for _, s := range links {
 		if uid := s.Annotations[clusterAnnotation]; uid != "" && uid != string(linked.uid) {
-			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: "+
+			return nil, fmt.Errorf("%s is not the cluster that Secret %s links to: "+
 				"set --context to the context of the linked cluster",
 				linked.title, key(&s))
 		}
