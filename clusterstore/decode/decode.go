@@ -17,7 +17,7 @@ type Object interface{ metav1.Object }
 // Source lists and watches one kind of object on an API server. A Source is safe for concurrent
 // use.
 type Source[O Object] interface {
-	// List requests a list, or one page of a list, and calls a function for every object as it
+	// List fetches a list, or one page of a list, and calls a function for every object as it
 	// arrives. The object and its strings are valid only until the function returns, so the
 	// function must copy any data that it keeps. For a refused object, the function receives nil
 	// and the reason, and List continues with the next object. If the function returns an error,
@@ -67,8 +67,8 @@ type Sources struct {
 	// Secrets returns the source for the Secrets in a namespace.
 	Secrets func(namespace string) Source[*corev1.Secret]
 
-	// Nodes is the source for Nodes, including their addresses and Pod CIDRs. API servers send
-	// about ten kilobytes per Node.
+	// Nodes lists and watches Node objects, including their addresses and Pod CIDRs. API servers
+	// send about ten kilobytes per Node.
 	Nodes Source[*corev1.Node]
 	// The following sources return only the metadata of objects.
 	ReplicaSets, Jobs, NodeMetadata, Namespaces Source[*metav1.PartialObjectMetadata]

@@ -44,10 +44,10 @@
 //   - The generated Unmarshal methods are not used, because they decode whole objects. With these
 //     methods, decoding a Pod takes more than three times as much CPU time as with this package,
 //     and produces 21 kB of garbage.
-//   - This package sets fields with reflection, according to tables. A table is built from a list
-//     of field names and from the protobuf tags of Kubernetes' own structs. Separate functions for
-//     each field were not faster, and filtering the bytes before decoding cost more time than it
-//     saved.
+//   - This package sets fields through reflection. Tables define which fields are decoded. The
+//     tables are built from lists of field names and from the protobuf tags of Kubernetes' own
+//     structs. Separate functions for each field were not faster, and filtering the bytes before
+//     decoding cost more time than it saved.
 //   - For JSON, the package finds only the end of each value, and encoding/json decodes the value.
 //     A json.Decoder is not used, because a hostile server could make it scan the same white space
 //     again and again. A json.Decoder also keeps a buffer as large as the largest value until the

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// maxValues limits the number of array elements in a JSON document, and separately the number
-	// of object members. An element or a member takes as little as 3 bytes of JSON, but may become
-	// a struct of 100 bytes.
+	// maxValues is the maximum number of array elements in a JSON document. The same maximum
+	// applies to the number of object members. An element or a member takes as little as 3 bytes of
+	// JSON, but may become a struct of 100 bytes.
 	maxValues = 50_000
 	// maxBlanks is the maximum number of bytes of white space between two values. API servers send
 	// at most one byte of white space between two values.
@@ -48,8 +48,8 @@ func (v values) peek() (byte, error) {
 	return 0, errBlanks
 }
 
-// expect skips white space, checks that the wanted byte follows, and consumes this byte. If a
-// different byte follows the white space, the result is an error.
+// expect skips white space, checks that the wanted byte comes next, and consumes that byte. If
+// another byte comes next, the result is an error.
 func (v values) expect(wanted byte) error {
 	c, err := v.peek()
 	if err == nil && c != wanted {

@@ -57,7 +57,7 @@ const (
 	usedNode   = usedMeta + ` spec { podCIDR podCIDRs 1000 }  status { addresses 1000 { address } }`
 )
 
-// The decoders of built-in kinds are shared by the sources for all clusters.
+// The Sources for all API servers share the decoders for built-in kinds.
 var (
 	pods           = newKind[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), usedPod)
 	services       = newKind[corev1.Service](corev1.SchemeGroupVersion.WithKind("Service"), usedService)

@@ -94,7 +94,7 @@ func (p protobuf[T, O]) list(in *input, each func(data []byte, partial error) er
 	return all, err
 }
 
-// The next method reads a frame, which consists of a length and a metav1.WatchEvent.
+// Each event of a watch arrives in a frame, which consists of a length and a metav1.WatchEvent.
 func (p protobuf[T, O]) next(
 	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, partial error) error,
 ) error {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// format is the encoding of a kind, which is either protobuf or JSON.
+// format requests and decodes API responses in one encoding, either protobuf or JSON.
 type format[O Object] interface {
 	// accept returns the content type to request. For a list, suffix is "List"; for an object,
 	// suffix is "".

@@ -29,7 +29,7 @@ type setter func(into reflect.Value, number uint64, data []byte) error
 
 var errMalformed = errors.New("it is not valid protobuf")
 
-// decode merges an encoded message into a struct, like the generated Unmarshal methods.
+// decode merges an encoded message into a struct, as the generated Unmarshal methods do.
 func (t table) decode(into reflect.Value, data []byte) error {
 	for len(data) > 0 {
 		number, wire, n := protowire.ConsumeTag(data)

@@ -55,8 +55,8 @@ func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, val
 	}
 }
 
-// momentSetter returns a setter for a time. Like Kubernetes, the setter drops fractions of a
-// second.
+// momentSetter returns a setter for a field of type metav1.Time. Like Kubernetes, the setter drops
+// fractions of a second.
 func momentSetter(r *room) setter {
 	var at metav1.Timestamp
 	t := tableOf(r, reflect.TypeOf(at), usedFields("seconds"))
