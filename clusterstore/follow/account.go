@@ -18,7 +18,8 @@ func newPrints() prints { return prints{maphash.MakeSeed()} }
 func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
 
 // The estimated memory of a cache includes the following sizes, in bytes, in addition to keys and
-// values. A test in clusterstore/cluster compares the estimated size of a cache with the heap.
+// values. A test in clusterstore/cluster compares the estimated size of a cache with the heap
+// memory that the cache uses.
 const (
 	objectSize = 56 // an entry of account.sizes, and the string header of the object's key
 	shareSize  = 96 // an entry of account.shared
@@ -59,8 +60,8 @@ type sums struct {
 // against the memory cap.
 func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
 
-// While a list is being read, beside returns how many bytes of memory the list uses in addition to
-// the cache.
+// The beside method returns the size, in bytes, of the data that is staged outside the cache while
+// a list is read.
 func (s *sums) beside() int64 { return s.staged + s.stagedShared }
 
 type share struct {
@@ -68,9 +69,7 @@ type share struct {
 	size           int64
 }
 
-// The handles type is an iterator over the shared values of an object and their sizes. A nil
-// iterator is empty.
-type handles iter.Seq2[any, int64]
+type handles iter.Seq2[any, int64] // the shared values of an object and their sizes; nil means none
 
 func (h handles) all(yield func(any, int64) bool) {
 	if h != nil {
@@ -154,8 +153,8 @@ func (a *account) stageAs(staged, listed int64, of handles) error {
 }
 
 // unstage subtracts the references of a staged object from the reference counts of its shared
-// values. The object's bytes still count until the list ends, so that an endless list of repeated
-// objects exceeds the memory cap.
+// values. The object's bytes are not subtracted until the list ends. Otherwise, an endless list
+// that repeats the same objects would never exceed the memory cap.
 func (a *account) unstage(of handles) {
 	if a != nil {
 		a.refer(of, 0, -1)
@@ -286,7 +285,7 @@ func (a *account) settle() {
 // with a slash, because package decode refuses names that contain a slash.
 func refusedKey(key string) string { return "//" + key }
 
-// refusedEntrySize is the size in bytes of an entry of Resource.unusable, without the entry's
+// refusedEntrySize is the size, in bytes, of an entry in Resource.unusable, excluding the entry's
 // strings.
 const refusedEntrySize = 128
 

@@ -31,14 +31,14 @@
 //   - If Isthmus has permission to list a required resource but not to watch it, the resource is
 //     listed again within 30 s.
 //   - A forbidden or absent optional resource is retried within 30 s. An absent resource is also
-//     retried within 10 s after API discovery finds it.
-//   - If a resource is over budget, Isthmus pauses before the next list for about four times the
-//     duration of the last list. The pause is at least 5 s and at most 34 s.
+//     retried within 10 s of appearing in API discovery.
+//   - If a resource is over budget, Isthmus pauses for about four times the duration of the last
+//     list, and then lists the resource again. The pause is at least 5 s and at most 34 s.
 //   - All resources are watched again within 10 s after the API server becomes reachable, however
 //     long the outage was.
 //   - After an outage of less than a minute, a watch resumes from its last version. If the server's
-//     current version is lower than the watch's last version, the server was restored from a
-//     backup, and the resource is listed again.
+//     current version is lower than the watch's last version, the server must have been restored
+//     from a backup, so the resource is listed again.
 //   - After an outage of more than a minute, resources are always listed again, because the version
 //     of a restored server may have caught up with the watch's last version.
 //   - If the server sends Retry-After, the resource waits that long before its next request, up to

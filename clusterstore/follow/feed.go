@@ -137,8 +137,8 @@ func (f *feed[O, T]) beginList() {
 	f.stage = newStage[T](f.prints)
 }
 
-// abandonList discards all staged objects. If at least one object of the list has been received,
-// all later lists are rate-limited.
+// abandonList discards all staged objects. If at least one object of the abandoned list was
+// received, the rate limit for listed objects applies to all later lists.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		f.resource.relists = f.resource.relists || f.stage.begun

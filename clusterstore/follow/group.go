@@ -14,8 +14,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// eventRate and eventBurst limit the rate of events from a cluster with a memory cap. Handling an
-// event takes about 20 µs of CPU time.
+// If a Group has a memory cap, eventRate and eventBurst limit the rate at which the Group handles
+// events. Handling an event takes about 20 µs of CPU time.
 const (
 	eventRate  = 10_000 // per second
 	eventBurst = 20_000
@@ -23,13 +23,14 @@ const (
 
 // Options apply to all resources of a Group.
 type Options struct {
-	// Printable makes an error safe to display, because the error's message may come from the API
-	// server. If Printable is nil, errors are displayed unchanged.
+	// Printable returns an error whose message is safe to display. The message of the original
+	// error may contain text from the API server. If Printable is nil, errors are displayed
+	// unchanged.
 	Printable func(error) error
 	// Trouble, if set, is called when unusual behavior of an API server makes Isthmus repeat
 	// requests for a resource. Closing watches early is an example of such behavior. Trouble is
-	// called once for each kind of behavior, and again only if the behavior recurs after several
-	// minutes. Several goroutines may call Trouble at the same time.
+	// called once for each kind of unusual behavior, and again only if the behavior recurs after
+	// several minutes. Several goroutines may call Trouble at the same time.
 	Trouble func(resource, text string)
 	// Contain, if set, must call the function that it receives, and recover from any panic in that
 	// function. After a panic, Contain must call [Group.Fail].
@@ -160,8 +161,8 @@ func (g *Group) admitted(ctx context.Context) bool {
 }
 
 // Listed returns a channel that is closed as soon as the first sync has nothing left to wait for
-// except [Options].Admit. Until the caller closes Admit, the Group can still list further optional
-// resources in the first sync.
+// except [Options].Admit. While the Group waits for [Options].Admit, it continues to retry optional
+// resources that it could not list.
 func (g *Group) Listed() <-chan struct{} { return g.listed }
 
 // Synced returns a channel that is closed after the first sync. After the first sync, the Stores

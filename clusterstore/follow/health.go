@@ -95,8 +95,7 @@ const (
 	overdueWatch  cause = "the API server does not end watches after the requested timeoutSeconds"
 )
 
-// trouble records the unusual behavior of an API server that currently makes Isthmus repeat
-// requests for one Resource.
+// trouble records recent unusual behavior of the API server for one Resource.
 type trouble struct {
 	mu    sync.Mutex
 	count int // occurrences in a row
@@ -106,8 +105,8 @@ type trouble struct {
 }
 
 // The add method counts one occurrence of a kind of unusual behavior, and reports whether to log
-// the behavior. Each kind of behavior is logged once, and again only after it has been absent for
-// troublePause.
+// the behavior. Each kind of unusual behavior is logged once, and again only if it recurs after
+// more than troublePause.
 func (t *trouble) add(c cause, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

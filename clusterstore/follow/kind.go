@@ -17,7 +17,8 @@ type Kind[O decode.Object, T any] struct {
 	Name   string // resource name, as in URLs
 	Needed bool   // the Group is not synced without it
 	Aside  bool   // may be over budget without making the Group unhealthy
-	// If Unawaited is true, the first sync does not wait for the kind, which must be optional.
+	// If Unawaited is true, the first sync does not wait for the kind. Set Unawaited only for
+	// optional kinds.
 	Unawaited bool
 	Source    decode.Source[O]
 	Fields    string // field selector; empty selects all objects
@@ -35,9 +36,10 @@ type Kind[O decode.Object, T any] struct {
 	// as an entry for the owner of a Pod, the size includes that data. The result of Size must
 	// depend only on the arguments. Size is required if Options.Memory is set.
 	Size func(value T, key string) int64
-	// Shared, if set, yields each part of a value that several objects may share, such as a
-	// [unique.Handle], and the size of the part in bytes. A shared part counts once against the
-	// memory cap, no matter how many objects refer to the part.
+	// Shared, if set, yields the shared parts of a value. A shared part is memory that several
+	// cached values may refer to. The handle, such as a [unique.Handle], identifies the part, and
+	// the size is in bytes. A shared part counts once against the memory cap, no matter how many
+	// objects refer to the part.
 	Shared func(value T, yield func(handle any, size int64) bool)
 	// Same reports whether two values are equivalent, so that an update from one to the other can
 	// be ignored.

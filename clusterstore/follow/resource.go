@@ -228,8 +228,8 @@ func (r *Resource) run(ctx context.Context) {
 
 // listAndWatch watches the objects until an error occurs or a new list is needed. If the first step
 // is toList, or if an earlier watch cannot be resumed, listAndWatch lists the objects before it
-// watches them. The result is the first step for the next call of listAndWatch. The caller pauses
-// before it calls listAndWatch again.
+// watches them. The result is the step at which the next call to listAndWatch begins. The caller
+// pauses before that call.
 func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	if begin == toResume {
 		same, err := r.sameHistory(ctx)

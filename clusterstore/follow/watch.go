@@ -147,9 +147,9 @@ func broken(err error) bool {
 }
 
 // lag measures the age of a resource's updates when they arrive. The age is the time since the
-// newest update timestamp in the updated object's managedFields, which API servers write in whole
-// seconds. A lag may be used only by the goroutine that executes Resource.run. A nil lag measures
-// nothing.
+// newest update timestamp in the updated object's managedFields. These timestamps have a resolution
+// of one second. A lag may be used only by the goroutine that executes Resource.run. A nil lag
+// measures nothing.
 //
 // Some updates do not change the newest timestamp in managedFields. For example, an object that is
 // marked for deletion keeps the timestamp of its last change, which may be long past. To detect
@@ -157,7 +157,7 @@ func broken(err error) bool {
 // every object. The age of an update is not measured if Isthmus has already received another object
 // of the same resource with a later timestamp. If several updates of a resource have the same
 // timestamp, Isthmus measures only those updates that arrive within a second of the first one. If a
-// listed or new object was the first to have a timestamp, updates with the same timestamp are not
+// timestamp first appeared in a listed or newly created object, updates with this timestamp are not
 // measured. A user could write a future timestamp into an object. Future timestamps are replaced
 // with the current time, because a future timestamp would otherwise prevent all measurements until
 // that time.
@@ -165,8 +165,8 @@ type lag struct {
 	seconds prometheus.Observer // fixed
 
 	newest int64 // Unix time in seconds
-	// since is the time at which an update with the newest timestamp was first received. If that
-	// timestamp came from a listed or new object, since is zero.
+	// The since field is the time at which an update with the newest timestamp was first received.
+	// The field is zero if the newest timestamp came from a listed or newly created object.
 	since time.Time
 }
 
