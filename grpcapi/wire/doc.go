@@ -12,13 +12,13 @@
 //
 //   - Encoding is deterministic: the same input always results in the same bytes.
 //   - Full and Step return messages of at most 4 MiB, the largest size that proxies accept, unless
-//     a single endpoint needs more. An Update that adds endpoints (the field add) contains at least
-//     one endpoint. If an Update from Step removes endpoints (the field remove), the proxy still
-//     has at least one endpoint afterward.
+//     a single endpoint needs more. If an Update's add field is set, that field contains at least
+//     one endpoint. If an Update from Step has its remove field set, the proxy still has at least
+//     one endpoint after it has applied the Update.
 //   - If a set needs several messages, the first message is as full as possible, and contains a
 //     fair share of the endpoints from each cluster and zone.
-//   - If a Profile's Routing was created by a Routings, and the Profile's names are not longer than
-//     Kubernetes allows, the encoded Profile is not larger than 4 MiB.
+//   - If a Profile's Routing was created by [Routings.Of], and the Profile's names are not longer
+//     than Kubernetes allows, the encoded Profile is not larger than 4 MiB.
 //   - All returned values are immutable. Encoders, Routings and Frames are safe for concurrent use.
 //
 // Encoding a WeightedAddr field by field takes a quarter of the time and a tenth of the memory that

@@ -206,8 +206,8 @@ func appendIdentity(b []byte, id federation.Identity) []byte {
 
 func identified(id federation.Identity) bool { return id.DNS != "" || id.URI != "" }
 
-// The meshed function reports whether to send protocol hints for the endpoint. An address with an
-// identity but without a Pod or Workload belongs to a Linkerd gateway, which is meshed.
+// meshed reports whether to send protocol hints for the endpoint. An address with an identity but
+// without a Pod or Workload belongs to a Linkerd gateway, which is meshed.
 func meshed(ep *federation.Endpoint) bool {
 	switch ep.Kind {
 	case federation.Workload:

@@ -53,8 +53,8 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 // reject messages larger than 4 MiB, which is the default limit of their gRPC library, tonic.
 const maxMessage = 4<<20 - 16<<10
 
-// maxBody is maxMessage minus the tag and the length of the single field of an Update. The tag
-// takes one byte, and a length below 1<<28 takes at most four bytes.
+// maxBody is the maximum size of the contents of an Update's only field. The tag of the field takes
+// one byte, and the length prefix takes at most four bytes for lengths below 1<<28.
 const maxBody = maxMessage - 5
 
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
@@ -193,8 +193,8 @@ const (
 	labelValue protowire.Number = 2
 )
 
-// profileEndpoint is the number of the endpoint field in DestinationProfile. The endpoint field is
-// encoded without the generated code, like the fields of Update.
+// profileEndpoint is the number of the endpoint field in DestinationProfile. Like the fields of an
+// Update, the endpoint field is encoded without the generated code.
 const profileEndpoint protowire.Number = 6
 
 // onlyField is the field number in messages that wrap a single value.

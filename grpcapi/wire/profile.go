@@ -49,9 +49,9 @@ type routingKey struct {
 	port    uint16
 }
 
-// Routings creates each Routing once, for all profiles that contain the Routing. Callers need not
-// release a Routing, because a Routings stores only weak pointers. A Routings is safe for
-// concurrent use.
+// Routings is a cache that lets all profiles with the same Routing share one copy. The cache stores
+// only weak pointers, so callers need not release a Routing. All methods are safe for concurrent
+// use.
 type Routings struct {
 	tooLarge func(*federation.ServiceProfile, int) // fixed, as is plain
 	plain    *Routing                              // the default, for services without a ServiceProfile
@@ -60,7 +60,7 @@ type Routings struct {
 	all map[routingKey]weak.Pointer[Routing]
 }
 
-// NewRoutings returns an empty Routings. If the encoded Routing of a ServiceProfile might make a
+// NewRoutings returns an empty cache. If the encoded Routing of a ServiceProfile might make a
 // profile larger than proxies accept, the profile contains the default Routing instead. The
 // tooLarge function is called once for each Routing that is too large. Its arguments are the
 // ServiceProfile and the size of the encoded Routing.
