@@ -19,6 +19,7 @@
 //   - [Certificate] describes what is wrong with a server's certificate. [RefusedCertificate]
 //     describes why a server rejected the client's certificate.
 //
-// The context of a request limits the duration of the response. The package does not start
-// goroutines. A Transport is safe for concurrent use if the wrapped RoundTripper is.
+// The package sets no timeouts. The deadline of a request's context also applies to reading the
+// response body. The package does not start goroutines. A Transport is safe for concurrent use if
+// the wrapped RoundTripper is.
 package guard

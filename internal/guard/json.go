@@ -22,9 +22,10 @@ var (
 	errDepth    = errors.New("the JSON is nested too deeply")
 )
 
-// JSON wraps a reader of JSON. The returned reader yields the same bytes, but returns an error if
-// the JSON exceeds the limits. The returned reader does not validate the JSON, because the decoder
-// reports invalid JSON.
+// JSON limits the number of elements and fields in JSON that is read from an [io.Reader]. The
+// returned reader yields the same bytes as the given reader, but returns an error if the JSON
+// exceeds the limits or is nested too deeply. The returned reader does not validate the JSON,
+// because the decoder reports invalid JSON.
 func JSON(from io.Reader, limits Limits) io.Reader { return &counter{from: from, left: limits} }
 
 type counter struct {

@@ -155,8 +155,8 @@ func Certificate(err error) (why string, authority bool) {
 		text.Clean(failed.UnverifiedCertificates[0].Issuer.String(), text.Long)), true
 }
 
-// RefusedCertificate returns the TLS alert with which a server rejected a client whose certificate
-// is missing or not accepted. If err has a different cause, the result is "".
+// RefusedCertificate returns the text of the TLS alert that a server sent because the client's
+// certificate was missing or not accepted. If err has a different cause, the result is "".
 func RefusedCertificate(err error) string {
 	alert, ok := errors.AsType[*net.OpError](err)
 	if !ok || alert.Op != "remote error" { // crypto/tls uses this Op for alerts of the peer

@@ -150,7 +150,8 @@ func (q *turns[K]) pop() (name string, key K, ok bool) {
 	return o.name, key, true
 }
 
-// The done method must be called after the key that pop returned for a tenant has been handled.
+// The done method allows pop to return the tenant's next key. Call this method after you have
+// handled the key that pop returned for the tenant.
 func (q *turns[K]) done(name string) {
 	o := q.tenants[name]
 	o.busy = false

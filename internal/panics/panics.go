@@ -52,7 +52,7 @@ type Work struct {
 	Service federation.ServiceID // the service that the work is for; zero if there is none
 	Object  string               // another object that the work is for, such as an address, a namespace or a cluster
 	// The Of field is a pointer to the data that the work updates, or nil. The pointer
-	// distinguishes several pieces of work for the same service or object. For example, if the last
+	// distinguishes between pieces of work for the same service or object. For example, if the last
 	// watch of a service ends and a new watch begins, Isthmus creates new data for the service. If
 	// work on the new data has failed, the failure remains recorded even if work on the old data
 	// succeeds afterward.
@@ -118,10 +118,10 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls the first function, f. If f panics, Do schedules the second function as a retry, which
-// [Supervisor.Run] starts after a pause. The retry must cause another call to Do for the same work.
-// If f returns normally, Do removes the work from [Supervisor.Failures]. If another call for the
-// same work has panicked in the meantime, the work remains in Failures.
+// Do calls f, its first function argument. If f panics, [Supervisor.Run] calls the second function
+// argument after a pause. The second function must cause another call to Do for the same work. If f
+// returns normally, Do removes the work from [Supervisor.Failures]. If another call for the same
+// work has panicked in the meantime, the work remains in Failures.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
@@ -243,9 +243,9 @@ func PauseAfter(panics int) time.Duration {
 	return pause
 }
 
-// Supervisor.succeeded removes the recorded failure of work that has succeeded. The caller passes
-// the number that newestPanic returned before the work began. If the work has panicked since then,
-// the failure remains recorded.
+// Supervisor.succeeded clears any earlier failure recorded for work that has now succeeded. The
+// caller passes the number that newestPanic returned before the work began. If the work has
+// panicked since then, the failure remains recorded.
 func (s *Supervisor) succeeded(w Work, before uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
