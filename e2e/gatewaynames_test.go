@@ -42,7 +42,7 @@ func TestGatewayNames(t *testing.T) {
 	w.through(t, "a name has another address", "192.0.2.2", "192.0.2.3", "198.51.100.1")
 	must(t, w.stream.Flapped(gatewayAt("192.0.2.2"), gatewayAt("192.0.2.3")))
 	w.warns(t, map[string]bool{
-		"Linkerd gateway ends.example: ": true,
+		"Linkerd gateway ends.example: ":                                                true,
 		"Linkerd gateway spoils.example: all of its addresses are loopback, link-local": true,
 	})
 
