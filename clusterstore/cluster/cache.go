@@ -34,18 +34,18 @@ import (
 // pointers to its Pods. A change to an owner invalidates its Pods. The attach and detach methods of
 // ownerIndex keep the pointers between owners and Pods consistent.
 //
-// The policies index contains, by key and by namespace, the Servers that make ports opaque. For
-// each namespace, the policies index contains sets of Pods, and the opaque ports of each set. To
-// find the opaque ports of a Pod, a reader looks up the set to which the Pod belongs. After a
-// change to a Server, the setServer and evaluate methods update the sets of Pods. After a change to
-// a Pod, the regroup method updates the sets of Pods.
+// The policies index contains the Servers that make ports opaque, by key and by namespace. For each
+// namespace, the policies index contains sets of Pods, and the opaque ports of each set. To find
+// the opaque ports of a Pod, a reader looks up the set to which the Pod belongs. After a change to
+// a Server, the setServer and evaluate methods update the sets of Pods. After a change to a Pod,
+// the regroup method updates the sets of Pods.
 //
 // The nodes index contains the zone and region of each Node, by name, and the number of Nodes in
 // each region. In the local cluster, the nodes index contains the addresses of Nodes as well.
 //
-// The gateways index contains the Services that are Linkerd gateways, by name. The unusable index
-// contains, by kind and key, the reasons why objects cannot be used. Cluster.Health returns these
-// reasons.
+// The gateways index contains the Services that are Linkerd gateways, by name. The map named
+// unusable maps the kind and key of each unusable object to the reason why the object cannot be
+// used. Cluster.Health returns these reasons.
 //
 // If Config.Exports is set, the exports index contains the results of the export hooks. The hooks
 // return values for Services and ServiceExports. In the local cluster, the hooks also return values

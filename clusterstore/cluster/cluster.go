@@ -181,8 +181,8 @@ func (c *Cluster) serves(resource schema.GroupVersionResource) func(context.Cont
 	}
 }
 
-// Run lists and watches the cluster until ctx is done, and returns when all of its goroutines have
-// stopped. The cache remains readable afterwards. Run must be called only once.
+// Run lists and watches the cluster's objects until ctx is done, and returns when all of its
+// goroutines have stopped. The cache remains readable afterwards. Run must be called only once.
 func (c *Cluster) Run(ctx context.Context) {
 	untilStopped := ctx.Done() // a failure does not close this channel
 	ctx, fail := context.WithCancel(ctx)
@@ -245,8 +245,8 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 }
 
 // updateLink calls the update function. If the result of Region or Gateways has changed, updateLink
-// also calls Config.LinkChanged. updateLink must be called only after a complete list or a single
-// event, so that LinkChanged never sees a partial list.
+// also calls Config.LinkChanged. updateLink must be called only from [follow.Kind].Applied, so that
+// LinkChanged never sees a partial list.
 func (c *Cluster) updateLink(update func() (changed bool)) {
 	c.cache.mu.Lock()
 	changed := update()
@@ -256,7 +256,7 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed when the first sync is complete except for the wait for
+// Listed returns a channel that is closed when the first sync no longer waits for anything except
 // Config.Admit.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
@@ -266,8 +266,8 @@ func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 // first sync also waits until all listed Servers have been evaluated.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
-// Look requests a new read of the cluster's trust anchors and Pod networks, unless they were read
-// recently. The returned channel is closed once Health reflects the result of the read. See
+// Look asks Run to read the trust anchors and Pod networks of the cluster again, unless they were
+// read recently. The returned channel is closed once Health reflects the result of the read. See
 // [kube.Keeper.Look].
 func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 
@@ -369,6 +369,6 @@ func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federa
 // Exports are not copied. Invalid Servers and ExternalWorkloads cannot be copied, because the cache
 // contains only the reason why they are invalid. Because EndpointSlices are copied before Pods, a
 // copy contains every Pod to which its slices refer, even if the cluster changes during the call. A
-// copied Pod may be newer than the slices that refer to the Pod. If two caches contain equal
-// objects, the copies of these two caches are equal.
+// copied Pod may be newer than the slices that refer to the Pod. If two Clusters have cached equal
+// objects, Copy returns equal results for both.
 func (c *Cluster) Copy(limit int) (map[string][]byte, error) { return makeCopy(c, limit) }

@@ -31,10 +31,10 @@ import (
 )
 
 // A copy of a cluster consists of Kubernetes lists in the form in which an API server would send
-// them. Each kind of object has a compact function, which converts an object to the cached value.
-// The expand function of a kind creates the smallest object that has a given cached value. If
-// Config.Copied is set, a Cluster decodes and caches the lists of a copy in the same way as lists
-// from an API server.
+// them. Each kind of object has a compact function, which reduces an object to the value that is
+// cached. Each kind in a copy also has an expand function, which converts a cached value back into
+// an object that contains only the cached data. If Config.Copied is set, a Cluster decodes and
+// caches the lists of a copy in the same way as lists from an API server.
 
 // makeCopy implements [Cluster.Copy].
 func makeCopy(c *Cluster, limit int) (map[string][]byte, error) {
@@ -67,8 +67,9 @@ type copyWriter struct {
 	err     error        // of the first list that could not be written
 }
 
-// copyKind adds the list of one kind to a copy. The expand function returns an object without its
-// namespace and name, or nil for an object that cannot be copied.
+// copyKind adds a list of the cached objects of one kind to the copy of a cluster. The expand
+// function returns an object without its namespace and name, or nil for an object that cannot be
+// copied.
 func copyKind[O interface {
 	comparable
 	decode.Object
@@ -188,8 +189,9 @@ type Copied struct {
 	mu sync.Mutex // guards Lists
 }
 
-// client returns a client that reads the copy. If the copy has no list for a kind, the client
-// reports that the kind is not served. Watches receive no events.
+// The client method returns a Kubernetes client that reads from the copy instead of an API server.
+// If the copy has no list for a kind, the client reports that the kind is not served. Watches
+// receive no events.
 func (f *Copied) client() *kube.Client {
 	client := &kube.Client{}
 	client.Sources = decode.NewSources(&http.Client{Transport: f}, &url.URL{Scheme: "https", Host: "copy"})

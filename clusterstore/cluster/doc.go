@@ -42,8 +42,8 @@
 // function extracts the fields that are cached.
 //
 // The sliceIndex.set method associates the EndpointSlice with its Pods. If the EndpointSlice has
-// changed, the method also assigns a new stamp and marks the Service as changed. A goroutine of
-// [Cluster.Run] calls Config.Changed for each marked Service.
+// changed, the method also assigns a new stamp and marks the Service as changed. A goroutine that
+// [Cluster.Run] has started calls Config.Changed for each marked Service.
 //
 // The Config.Changed callback reads the endpoints from a reader. The reader processes only the
 // EndpointSlices with new stamps. [Cluster.Explain] reports why each address of a Service is used
@@ -66,13 +66,13 @@
 //
 // To add a kind of object, create a file with the structure of node.go, and add the kind to
 // newResources. The file for a kind defines how objects of that kind are cached, measured and
-// indexed. The compact function of a kind extracts the cached form from an object.
+// indexed. Each kind has a compact function, which reduces an object to the value that is cached.
 //
 // [Cluster.Copy] returns the cached objects of a linked cluster as Kubernetes lists. If
 // [Config].Copied is set, a Cluster reads copied lists instead of sending requests to an API
-// server. Each kind in a copy has an expand function, which takes a cached form and returns the
-// smallest object with that cached form. To copy a new kind of object, add the kind to the makeCopy
-// function.
+// server. Each kind in a copy has an expand function, which converts a cached value back into an
+// object that contains only the cached data. To copy a new kind of object, add the kind to the
+// makeCopy function.
 //
 // ARCHITECTURE.md in the root directory of the module describes how the packages work together.
 package cluster

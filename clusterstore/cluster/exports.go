@@ -243,9 +243,9 @@ func (x *exportIndex) forgetServices() {
 
 // The applied method makes the latest changes to objects of one kind visible in the result of
 // Cluster.Exports. If there are any changes, the method calls ExportHooks.Changed. The applied
-// method must be called only after a complete list or a single event, so that Exports never
-// reflects a partial list. The wantsList function reports whether the objects must be listed again
-// before the changes can be published. The receiver may be nil.
+// method must not be called while a list of objects of this kind is still being applied to the
+// cache, because Exports must never reflect a partial list. The wantsList function reports whether
+// the objects must be listed again before the changes can be published. The receiver may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
 		return

@@ -101,8 +101,8 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 }
 
 // The expand method writes the gateway into the annotations, node ports and addresses of a Service.
-// For the resulting Service, readGateway returns an equal gateway. The ports of the Service must be
-// set before the call.
+// The readGateway function can restore the original gateway from the modified Service. The ports of
+// the Service must be set before the call.
 func (g *Gateway) expand(o *corev1.Service) {
 	o.Annotations = nonEmpty(map[string]string{
 		gatewayAnnotation:  "true",
@@ -168,7 +168,7 @@ func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	}
 }
 
-// IsIdentity reports whether a string is a valid name for the identity of a proxy.
+// IsIdentity reports whether a string is a valid proxy identity.
 func IsIdentity(text string) bool { return IsHostname(text) && !strings.HasSuffix(text, ".") }
 
 // IsHostname reports whether a string is a valid hostname. The labels of a hostname may contain

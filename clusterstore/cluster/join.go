@@ -20,8 +20,8 @@ type reader struct {
 	share federation.Share
 	spec  *Service      // the Service from which share was created
 	parts []joinedSlice // sorted by key
-	// If this pointer is not nil, the reader appends its verdict on each address to the list at
-	// this pointer.
+	// If this field is not nil, the reader appends its verdict on each address to the list to which
+	// the field points.
 	explained *[]federation.Considered
 }
 
@@ -198,8 +198,8 @@ func (j *joiner) addReady(
 }
 
 // addUnready appends an endpoint for an address that is not ready. Only the endpoint fields that
-// are required for counting the address are set. If a string of the endpoint cannot be sent to
-// proxies, addUnready does not add the endpoint.
+// are required for counting the address are set. If the endpoint contains a string that cannot be
+// sent to proxies, addUnready does not add the endpoint.
 func (j *joiner) addUnready(
 	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
 ) []*federation.Endpoint {

@@ -115,10 +115,11 @@ func reserved(kind string) bool {
 	return false
 }
 
-// groupLabels returns the labels that all endpoints of a slice have in common, sorted by name. Only
-// a slice in the local cluster may name the cluster behind a gateway, because only the local
-// service mirror is trusted to write this name. If linked clusters could name a cluster, they could
-// pass off their endpoints as endpoints of another cluster.
+// groupLabels returns the labels that all endpoints of a slice have in common, sorted by name. The
+// result contains a target_cluster label only if the slice is in the local cluster, because only
+// the local service mirror is trusted to name the target cluster. If a linked cluster could choose
+// the target_cluster label of its endpoints, the linked cluster could pass them off as endpoints of
+// another cluster.
 func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 	labels := []federation.Label{
 		{Name: "namespace", Value: l.service.Namespace},

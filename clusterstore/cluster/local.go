@@ -21,7 +21,7 @@ import (
 // Local caches ServiceProfiles, the zones of Nodes, and the objects to which addresses are
 // assigned. All methods except Run are safe for concurrent use.
 //
-// Other files of this package access the Local of a cluster through cache.local, which is nil for a
+// Other files in this package access a cluster's Local through cache.local, which is nil for a
 // linked cluster. Methods that are called through cache.local accept a nil receiver.
 type Local struct {
 	*Cluster
@@ -45,10 +45,10 @@ type Local struct {
 // fields are required unless noted otherwise. Only ProfileChanged may block.
 type LocalConfig struct {
 	// ServiceChanged is called for every added, changed or deleted Service. A single goroutine
-	// calls ServiceChanged in the order of the changes.
+	// makes all calls to ServiceChanged, in the order of the changes.
 	ServiceChanged func(federation.ServiceID)
-	// NodeChanged is called for every added, changed or deleted Node. A single goroutine calls
-	// NodeChanged in the order of the changes.
+	// NodeChanged is called for every added, changed or deleted Node. A single goroutine makes all
+	// calls to NodeChanged, in the order of the changes.
 	NodeChanged func(name, zone string, exists bool)
 	// ProfileChanged is called when a result of LookupAddress, AddressOwner, Instance,
 	// ServiceProfile or Service may have changed. The second argument is the time of the earliest
@@ -62,9 +62,9 @@ type LocalConfig struct {
 	// Config.Changed is also called after each change to a managed slice or to its Service.
 	SliceManager string
 	// WorkloadChanged is called for every added, changed or deleted ExternalWorkload. A single
-	// goroutine calls WorkloadChanged in the order of the changes. The first argument is nil for an
-	// added ExternalWorkload, and the second argument is nil for a deleted ExternalWorkload.
-	// WorkloadChanged is required if SliceManager is set.
+	// goroutine makes all calls to WorkloadChanged, in the order of the changes. The first argument
+	// is nil for an added ExternalWorkload, and the second argument is nil for a deleted
+	// ExternalWorkload. WorkloadChanged is required if SliceManager is set.
 	WorkloadChanged func(before, after *decode.ExternalWorkload)
 }
 
@@ -281,8 +281,8 @@ func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServicePro
 	return f.Profile, true
 }
 
-// ServiceProfileProblem returns the reason why a ServiceProfile or a part of the ServiceProfile
-// cannot be used. The second result reports whether the ServiceProfile exists.
+// ServiceProfileProblem returns the reason why all or part of a ServiceProfile cannot be used. The
+// second result reports whether the ServiceProfile exists.
 func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
 	c := l.cache
 	c.mu.RLock()
@@ -422,8 +422,8 @@ func (l *Local) markLocation(p *pod) {
 	}
 }
 
-// topicChanged reports a change to a topic. If the object to which an address is assigned has
-// changed, topicChanged first updates the conflicts at that address.
+// topicChanged reports a change to a topic. If the topic is the object to which an address is
+// assigned, topicChanged first updates the conflicts that are recorded for that address.
 func (l *Local) topicChanged(about Topic, at time.Time) {
 	if about.AddressOwner {
 		work := panics.Work{Where: panics.Change, Object: "conflicts at " + about.IP.String()}

@@ -132,8 +132,9 @@ func (x *nodeIndex) set(name string, before, now node) {
 	}
 }
 
-// updateRegion reports whether the region that all Nodes share has changed. updateRegion must be
-// called only after a complete list or a single event.
+// updateRegion updates the cached region that all Nodes share. The result is true if the region has
+// changed or was unknown. updateRegion must not be called while a list of Nodes is still being
+// applied to the cache.
 func (x *nodeIndex) updateRegion() (changed bool) {
 	now := x.commonRegion()
 	changed = now != x.region || !x.regionKnown

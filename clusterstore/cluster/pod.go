@@ -180,8 +180,8 @@ func (p compactedPod) shared(yield func(any, int64) bool) {
 }
 
 // pod represents a Pod in the cache. Each pod uses 80 bytes for itself, plus memory for its name
-// and traits. Siblings in a ReplicaSet or Job share their traits. Data other than the name and the
-// traits is usually shared by many Pods.
+// and traits. If several Pods of a ReplicaSet or Job have equal traits, the cache usually stores
+// these traits only once. Data other than the name and the traits is usually shared by many Pods.
 //
 // In measurements with realistic labels and without slices, a Pod with siblings in a ReplicaSet or
 // StatefulSet uses 220 to 280 bytes. If a Job has only one Pod, the cache uses up to 530 bytes for

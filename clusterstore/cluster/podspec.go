@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// These constants are the name of the proxy's container, and the environment variables that contain
-// the proxy's addresses.
+// These constants are the names of the proxy's container and of the environment variables that
+// contain the proxy's listen addresses.
 const (
 	proxyContainer   = "linkerd-proxy"
 	inboundListenEnv = "LINKERD2_PROXY_INBOUND_LISTEN_ADDR"

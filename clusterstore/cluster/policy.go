@@ -59,8 +59,8 @@ const (
 	// order of name, and Servers beyond the limit are ignored.
 	//
 	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms. If each
-	// Server has a different port, the matching takes a few tenths of a millisecond longer. After
-	// each change to a Server, the worker matches all Pods in the namespace again.
+	// Server has a different port, matching takes a few tenths of a millisecond longer. After each
+	// change to a Server, the worker matches all Pods in the namespace again.
 	maxPolicy = 10_000
 	// maxOpaqueBytes is the maximum number of bytes for the opaque ports of the Pods in a
 	// namespace. Equal sets of ports are counted only once. If storing the opaque ports of a Pod
@@ -79,9 +79,9 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// The join method adds a Pod to the set of its siblings. If the siblings have no set yet, the
-// evaluated argument becomes their set. If there is neither a set nor an evaluated argument, the
-// method creates a set.
+// The join method adds a Pod to the set of its siblings. If the siblings have no set yet, the join
+// method uses the set that is passed as the second argument. If the siblings have no set and the
+// second argument is nil, the join method creates a set.
 func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	facts := of.facts.withoutNode()
 	set := p.sets[facts]
@@ -147,8 +147,8 @@ const (
 	manyOpaque               // the opaque ports need more than maxOpaqueBytes
 )
 
-// The excess method returns the limit that the Servers exceed, and a message about the Servers or
-// Pods that are affected.
+// If the Servers of a namespace exceed a limit, the excess method returns this limit and a message
+// about the affected Servers or Pods.
 func (p *policy) excess() (excess, string) {
 	switch {
 	case p.used.cost > maxPolicy:
@@ -185,9 +185,10 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 	return used
 }
 
-// The opaque method returns all opaque ports of Pods with the given facts, including ports that are
-// opaque by default or because of an annotation. The result is the zero value if no Server makes a
-// port opaque.
+// The opaque method determines the opaque ports of a Pod from the cached data about the Pod. If
+// Servers make additional ports opaque, the method returns all opaque ports of the Pod, including
+// those that are opaque by default or because of an annotation. If Servers do not make additional
+// ports opaque, the method returns the zero value.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
 	of := labels.Set(maps.Collect(t.labels.all))

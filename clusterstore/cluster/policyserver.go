@@ -74,8 +74,8 @@ func (f *serverFacts) read() (err error) {
 	return nil
 }
 
-// The size of a Server includes the size of a policy, as if each Server were the only Server in its
-// namespace.
+// The estimated size of each Server includes the full size of the namespace's policy, although all
+// Servers in the namespace share this policy.
 func (f *serverFacts) size(key string) int64 {
 	return sizeof[serverFacts]() + 2*indexEntry[*serverFacts]() + indexEntry[*policy]() + policySize +
 		selectorMemory(f.spec.PodSelector) + selectorMemory(f.spec.ExternalWorkloadSelector) +

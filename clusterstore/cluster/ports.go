@@ -139,9 +139,10 @@ func parsePort(s string) (uint16, bool) {
 }
 
 // namedPorts contains the named TCP ports of an object, for Servers that refer to a port by name.
-// Each port is encoded as its name, labelEnd, and its big-endian number. The encoded ports are in
-// no particular order, and several ports may have the same name. Encoding the ports as a string
-// makes namedPorts comparable, so that objects with the same ports can share memory.
+// Each port is encoded as its name, followed by labelEnd and by the port number in big-endian byte
+// order. The encoded ports are in no particular order, and several ports may have the same name.
+// Encoding the ports as a string makes namedPorts comparable, so that objects with the same ports
+// can share memory.
 type namedPorts string
 
 // If the encoded named ports of an object exceed maxNamedPorts bytes, further ports of the object

@@ -100,8 +100,8 @@ func (s *Service) size() int64 {
 
 // serviceEntrySize returns the number of bytes that a serviceEntry uses, excluding the memory of
 // the Service in the entry. The size includes one more allocation than necessary, as a safety
-// margin. Without this margin, the estimate for a large number of small Services would differ from
-// the actual heap size by less than 1%.
+// margin. Even without this margin, the estimate for a large number of small Services would be
+// within 1% of the actual heap size.
 func serviceEntrySize() int64 {
 	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
 	return 3*allocation + sizeof[serviceEntry]() + place + listedSize

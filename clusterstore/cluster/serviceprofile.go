@@ -101,12 +101,12 @@ const (
 // translatedProfile is the immutable result of translating a ServiceProfile.
 type translatedProfile struct {
 	Profile *federation.ServiceProfile // nil if the ServiceProfile cannot be used
-	// Problem describes why Isthmus or the proxies cannot use the ServiceProfile or a part of the
-	// ServiceProfile. The text is empty if the whole ServiceProfile can be used.
+	// Problem describes why Isthmus or the proxies cannot use all or part of the ServiceProfile.
+	// The text is empty if the whole ServiceProfile can be used.
 	Problem string
 }
 
-// translateProfile translates a ServiceProfile, Linkerd's custom resource for routes, to a
+// translateProfile translates a ServiceProfile (Linkerd's custom resource for routes) into a
 // [federation.ServiceProfile], which can be sent to proxies.
 //
 //	t := translateProfile(o)
@@ -133,9 +133,9 @@ type translatedProfile struct {
 // contains at most 500 bytes and is safe to log and display.
 //
 // If a part of a ServiceProfile is invalid, the whole ServiceProfile is rejected, because the valid
-// parts alone may mean the opposite of the whole. If a timeout is invalid, the timeout is ignored,
-// but the ServiceProfile is still used. Opaque ports in a ServiceProfile are ignored, because
-// proxies use the opaque ports of the Service instead.
+// parts alone may mean the opposite of the whole. An invalid timeout is ignored, but the
+// ServiceProfile is still used. Opaque ports in a ServiceProfile are ignored, because proxies use
+// the opaque ports of the Service instead.
 //
 // Proxies discard a retry budget if its ttl is below 1 s or above 1 min, its ratio is above 1,000,
 // or its minRetriesPerSecond is above 2,147,483,647. Proxies ignore a status range that has neither

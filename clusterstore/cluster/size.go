@@ -22,7 +22,7 @@ const (
 	listedSize = 16
 	// indexShare is the maximum number of slots per entry in a map that has just grown.
 	indexShare = 16.0 / 7
-	// uniqueSize is the overhead, in bytes, of a value with a [unique.Handle].
+	// uniqueSize is the overhead, in bytes, of each value to which a [unique.Handle] refers.
 	uniqueSize = 160
 )
 

@@ -103,8 +103,8 @@ type addressFacts struct {
 	nodes string             // nodes in the hints, encoded like zones; only set in the local cluster
 	node  string             // only set for a Pod that is not ready; other addresses use the node of their Pod
 	why   federation.Verdict // Served if the address is ready
-	// If leftOut is true, the address is not an endpoint of any port. An address that is left out
-	// still appears in explanations, and can be found by its hostname.
+	// If leftOut is true, the address is not an endpoint of any port, but still appears in
+	// explanations and can be found by its hostname.
 	leftOut bool
 	other   string // target that is neither a Pod nor an ExternalWorkload
 	text    string // original text that is not an IP address
@@ -127,7 +127,7 @@ func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slic
 type (
 	//lint:ignore SA1019 Endpoints are read with --enable-endpoint-slices=false
 	coreEndpoints = corev1.Endpoints
-	//lint:ignore SA1019 EndpointSubset is a part of the Endpoints API
+	//lint:ignore SA1019 EndpointSubset is part of the Endpoints API
 	coreEndpointSubset  = corev1.EndpointSubset
 	coreEndpointAddress = corev1.EndpointAddress
 )
@@ -178,8 +178,9 @@ func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*sl
 	return l, len(o.Ports) > 0 || len(l.subsets[0].addresses) > 0 || l.managed != ""
 }
 
-// sliceService returns the name of the Service from the label of a slice. If a handwritten slice
-// lacks the label, sliceService returns the name of the first owner that is a Service.
+// sliceService returns the name of the Service to which an EndpointSlice belongs. The name is the
+// value of the kubernetes.io/service-name label. If a handwritten EndpointSlice lacks the label,
+// sliceService returns the name of the first owner that is a Service.
 func sliceService(o *discoveryv1.EndpointSlice) string {
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return name
@@ -297,8 +298,8 @@ func readMirror(o *metav1.ObjectMeta) mirror {
 	}
 }
 
-// The expand method is the inverse of the readMirror function. For the returned metadata,
-// readMirror returns the same mirror.
+// The expand method is the inverse of the readMirror function. The method returns the label and the
+// annotations from which readMirror can restore the mirror.
 func (m *mirror) expand() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Labels: nonEmpty(map[string]string{mirrorClusterLabel: m.cluster}),
@@ -396,7 +397,7 @@ func joinHints[T any](list []T, name func(T) string) string {
 }
 
 // withIP returns a copy of the address with the given IP and facts. If the IP is unusable, withIP
-// removes the hostname and marks the address as left out.
+// removes the hostname and excludes the address from the endpoints of every port.
 func (a address) withIP(text string, at addressFacts) address {
 	ip, why := readIP(text)
 	if a.ip = ip; why != federation.Served {
@@ -410,8 +411,8 @@ func (a address) withIP(text string, at addressFacts) address {
 	return a
 }
 
-// The expand method is the inverse of readEndpoint and withIP. From the returned endpoint,
-// readEndpoint and withIP create the same address.
+// The expand method is the inverse of readEndpoint and withIP. These two methods can restore the
+// original address from the endpoint that expand returns.
 func (a *address) expand() discoveryv1.Endpoint {
 	at := a.facts.Value()
 	e := discoveryv1.Endpoint{Addresses: []string{at.text}, Hostname: a.hostname, TargetRef: expandTarget(a.target)}
@@ -473,9 +474,9 @@ func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return podTarget(ref, namespace)
 }
 
-// podTarget returns the key of the Pod to which an address refers, or "" if the address does not
-// refer to an object. If the address refers to an object other than a Pod, the address cannot be
-// served, and podTarget returns false.
+// podTarget returns the key of the Pod to which an address refers. If the address has no object
+// reference, podTarget returns an empty key and true. If the object reference does not identify a
+// Pod, the address cannot be served, and podTarget returns false.
 func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	switch {
 	case ref == nil:
@@ -488,8 +489,8 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	return follow.JoinKey(namespace, ref.Name), true
 }
 
-// expandTarget is the inverse of the endpointTarget function. For the returned object reference,
-// endpointTarget returns the same target.
+// expandTarget is the inverse of the endpointTarget function. expandTarget converts the key of a
+// Pod or ExternalWorkload into a reference to this object, and an empty key into nil.
 func expandTarget(target string) *corev1.ObjectReference {
 	kind := targetKind(target)
 	if kind == federation.Address {
@@ -565,9 +566,8 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// The slice.shared method iterates over the handles of the slice's addressFacts, and over the size
-// of each addressFacts in bytes. If consecutive addresses have the same handle, the method yields
-// the handle only once.
+// The slice.shared method yields the handle and the size, in bytes, of each addressFacts value in
+// the slice. If consecutive addresses have the same handle, the method yields the handle only once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
