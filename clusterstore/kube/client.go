@@ -111,9 +111,8 @@ func (c *Client) Printable(err error) error {
 	return Printable(withoutToken(err, c.config.BearerToken))
 }
 
-// Server returns the information about the API server that the Client has gathered from its
-// requests so far. The result does not include the facts that a [Keeper] reads, and does not
-// contain credentials.
+// Server returns what the Client has learned about the API server from its requests so far. The
+// result does not include the facts that a [Keeper] reads, and does not contain credentials.
 func (c *Client) Server() adminapi.APIServer {
 	if c.observer == nil {
 		return adminapi.APIServer{}

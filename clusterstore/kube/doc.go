@@ -31,21 +31,21 @@
 //     response. Package follow detects silent watches.
 //   - Package decode limits the size of each object that [Client].Sources returns. Package guard
 //     limits the size of responses that client-go reads from linked clusters ([Client.AddTyped]).
-//     Responses that client-go reads from the local cluster may have any size, because Isthmus
+//     Responses that client-go reads from the local cluster may be of any size, because Isthmus
 //     trusts the local API server.
-//   - A Client reads at most 64 KiB of an error response, within 5 s. The error contains the status
-//     code even if the response is truncated.
+//   - A Client reads at most 64 KiB of an error response, and stops reading after 5 s. The error
+//     contains the status code even if the response is truncated.
 //   - A Client buffers at most 512 KiB of each response before its caller reads the data.
 //   - Redirects are not followed, and a response that switches protocols is an error.
 //   - Client-go never retries a request, because this package hides Retry-After from client-go.
 //     Errors from [Client].Sources contain the value of Retry-After.
 //   - A resource counts as absent ([decode.Sources].Serves) only if the server sends valid API
-//     discovery documents without the resource. A 404 response or an empty list of groups does not
-//     prove that a resource is absent.
-//   - [Client.Server] returns information about the server that the Client has gathered from its
-//     requests: the difference between the server's clock and the local clock, the error of the
-//     newest request if that request got no response, and up to 100 refused requests by verb and
-//     resource.
+//     discovery documents that do not list the resource. A 404 response or an empty list of groups
+//     does not prove that a resource is absent.
+//   - [Client.Server] returns what the Client has learned about the server from its requests. For
+//     example, the result includes the difference between the server's clock and the local clock,
+//     and up to 100 refused requests by verb and resource. If the most recent request received no
+//     response, the result also includes the reason.
 //   - Each Client has its own connections. Requests to a linked cluster are always sent directly to
 //     the server in the kubeconfig. Requests to the local cluster respect the proxy settings in
 //     environment variables such as HTTPS_PROXY.

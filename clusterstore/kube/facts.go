@@ -101,7 +101,7 @@ type contentError struct{ error }
 func (e contentError) Unwrap() error { return e.error }
 
 // settled reports whether a retry is pointless. A retry is pointless if the read succeeded, or if
-// it will fail until the cluster or its RBAC permissions change.
+// every retry would fail until the cluster or its RBAC permissions change.
 func settled(err error) bool {
 	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }

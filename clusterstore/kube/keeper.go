@@ -65,7 +65,8 @@ type Keeper struct {
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
 	// anchorsTried and networksTried are the times of the last attempts to read trust anchors and
-	// Pod networks. After a timeout, calls to Look do not read facts until the time in paused.
+	// Pod networks. After a timeout, the paused field is the time when calls to Look may cause
+	// reads again.
 	anchorsTried, networksTried, paused time.Time
 }
 
@@ -105,8 +106,8 @@ func (k *Keeper) Look() <-chan struct{} {
 	return k.looked
 }
 
-// The due method reports which facts Run may read now in response to a call to Look. The caller
-// holds k.mu.
+// The due method reports whether a call to Look may now cause a read of the trust anchors, and
+// whether it may cause a read of the Pod networks. The caller holds k.mu.
 func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	if now.Before(k.paused) {
 		return false, false
@@ -166,9 +167,9 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 }
 
 // The look method reads the trust anchors and then the Pod networks, unless they were read
-// recently. The trust anchors are read first, because Pod networks require a list of all Nodes,
-// which may be large. A failure that does not show the current state of the cluster, such as a
-// timeout, does not replace facts that were read successfully.
+// recently. The trust anchors are read first, because determining the Pod networks requires a list
+// of all Nodes, which may be large. A failure that does not show the current state of the cluster,
+// such as a timeout, does not replace facts that were read successfully.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()
 	if !k.turns.take(ctx) {

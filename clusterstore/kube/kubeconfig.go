@@ -52,8 +52,9 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 // them inline. Unknown fields are ignored, as in client-go.
 //
 // Errors and warnings do not quote the kubeconfig, because the quoted text could contain
-// credentials. The only exceptions are names of unknown fields that are unlikely to be secrets.
-// Errors from parsers are not wrapped, because they quote the input.
+// credentials. The only exception is the name of an unknown field, which is quoted if the name
+// itself is unlikely to be a secret. Errors from parsers are not wrapped, because such errors quote
+// the input.
 func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	var cfg *rest.Config
 	var insecure []string
@@ -264,7 +265,7 @@ func checkCredentials(cfg *rest.Config) error {
 const maxIgnored = 8 // unknown fields that are listed by name
 
 // Warnings show the name of an unknown field only if the name matches the following pattern. In a
-// malformed kubeconfig, a secret could stand in the place of a field name.
+// malformed kubeconfig, a secret could appear where a field name belongs.
 var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 
 var errTwice = errors.New("kubeconfig contains the same field twice: remove one of the two")
@@ -361,9 +362,9 @@ var errLongKey = errors.New("an RSA key is longer than 8192 bits: use a shorter 
 
 // plainYAML removes the unknown fields from a YAML file, and returns descriptions of the removed
 // fields. A file with more than one YAML document is refused. A YAML document with an anchor is
-// also refused, because aliases could expand a small file to gigabytes. The document is encoded
-// again, because the decoder uses a different parser, which could find an alias that the first
-// parser missed.
+// also refused, because aliases could expand a small file to gigabytes. The result is the checked
+// document, encoded again, because the decoder of kubeconfigs uses another parser. That parser
+// could find an alias in the original file that the first parser missed.
 func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document, next yaml.Node
@@ -408,9 +409,10 @@ func checkNode(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// checkKeyLengths returns an error if a PEM file contains a certificate or private key with an RSA
-// integer that is too long. The private key is not parsed with crypto/x509, because that package
-// performs expensive computations with all integers before it validates the key.
+// checkKeyLengths returns an error if PEM data contains an RSA key that is longer than maxRSA bits,
+// either in a certificate or as a private key. Private keys are not parsed with crypto/x509,
+// because that package performs expensive computations on the integers of a key before it validates
+// the key.
 func checkKeyLengths(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		long := false

@@ -77,9 +77,9 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 }
 
 // The forget method is called when the server has accepted a request. The method removes the
-// recorded refusals of requests with the same verb and resource, and of API discovery for the same
-// API group. A client watches only objects that it may list, so a successful watch also removes a
-// recorded refusal to list the same objects.
+// recorded refusal of requests with the same verb and resource. The method also removes recorded
+// refusals of API discovery requests for the same API group. A client watches only objects that it
+// may list, so a successful watch also removes a recorded refusal to list the same objects.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {

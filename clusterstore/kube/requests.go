@@ -29,10 +29,10 @@ type Requests struct {
 	byCluster map[string]*clusterRequests // guarded by mu
 }
 
-// clusterRequests contains the metrics of one cluster. The metrics of the local cluster are the
-// same as those of Linkerd's destination controller. Every replica exports time series for every
-// linked cluster. To limit the total number of time series, a linked cluster has fewer series than
-// the local cluster.
+// clusterRequests contains the metrics of one cluster. The metrics for the local cluster have the
+// same names, labels and buckets as in Linkerd's destination controller, plus the label "cluster".
+// Every replica exports time series for every linked cluster. To limit the total number of time
+// series, a linked cluster has fewer series than the local cluster.
 type clusterRequests struct {
 	linked               bool
 	total, errors        *prometheus.CounterVec

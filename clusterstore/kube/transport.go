@@ -17,7 +17,8 @@ import (
 	"isthmus/federation"
 )
 
-// API servers send the header of a watch immediately, so headerTimeout also applies to watches.
+// API servers send the response header of a watch immediately, so headerTimeout also applies to
+// watches.
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Second
@@ -25,9 +26,9 @@ const (
 	pingTimeout   = 3 * time.Second
 )
 
-// If a server closes each HTTP/2 connection with GOAWAY, net/http repeats the request hundreds of
+// If a server closes each HTTP/2 connection with GOAWAY, net/http retries the request hundreds of
 // times per second. If a server refuses every stream, net/http keeps retrying the request for a
-// minute. A dial timeout does not prevent net/http from repeating a request. To prevent endless
+// minute. A dial timeout does not prevent net/http from retrying a request. To prevent endless
 // attempts, maxTries limits their number, and beginTimeout limits the time until the response
 // begins.
 const (
@@ -109,8 +110,8 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 	return t, nil
 }
 
-// newDialer returns a dialer with TCP keep-alives, which detect dead hosts if the server does not
-// support HTTP/2.
+// newDialer returns a dialer with TCP keep-alives. The keep-alives detect dead hosts even if a
+// server does not support HTTP/2 pings.
 func newDialer() *net.Dialer {
 	return &net.Dialer{
 		Timeout:         dialTimeout,
@@ -120,7 +121,7 @@ func newDialer() *net.Dialer {
 
 // withoutRetryAfter hides the Retry-After header from client-go. If client-go saw a Retry-After
 // header, client-go would retry the request up to ten times, each time after the delay that the
-// server requests. During a long delay, the holder of a Lease would lose the Lease.
+// server requests. A long delay would cause the holder of a Lease to lose it.
 type withoutRetryAfter struct{ next http.RoundTripper }
 
 func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -201,9 +202,9 @@ func (c connection) Close() error {
 }
 
 // firstAlone delays all later requests until the first request has a connection, or has failed to
-// open a connection. Until net/http knows that a server supports HTTP/2, net/http opens one
-// connection per request. Without firstAlone, a new link would open seven connections and later use
-// only one of them.
+// open a connection. Until net/http knows that a server supports HTTP/2, it opens one connection
+// per request. Without firstAlone, a new link would open seven connections and later use only one
+// of them.
 type firstAlone struct {
 	next http.RoundTripper
 
@@ -246,8 +247,8 @@ const (
 )
 
 // boundBody limits the size of an error response's body. The body of an error response is read
-// immediately, and may be truncated, because the status code is enough to report the error. For any
-// other response, closing the body cancels the request.
+// immediately. A truncated body is acceptable, because the status code is enough to report the
+// error. If the response is not an error, closing its body cancels the request.
 func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
 	switch status := response.StatusCode; {
 	case status == http.StatusSwitchingProtocols:
