@@ -66,7 +66,7 @@ func shorten(err error) error {
 
 const perHost = time.Second // minimum time between the starts of two probes of the same IP
 
-// probeKey identifies a probe. Gateways with the same probeKey share the same health.
+// probeKey identifies a probe. Gateways with the same probeKey share one health state.
 type probeKey struct {
 	ip   netip.Addr
 	port uint16

@@ -31,8 +31,8 @@ var madeTexts = []string{
 
 func (m Maker) text() string { return madeTexts[m.IntN(len(madeTexts))] }
 
-// The fill method fills a value with random data. The deeper a field is nested, the more likely the
-// field stays unset.
+// The fill method fills a value with random data. The more deeply a field is nested, the more
+// likely it is to stay unset.
 func (m Maker) fill(v reflect.Value, depth int) {
 	if m.IntN(4) == 0 && depth > 0 || depth > 9 {
 		return
@@ -135,7 +135,7 @@ func usedCore(list string) string {
 	)
 }
 
-// Prune keeps only the fields at the given paths, and sets all other fields of a value to zero.
+// Prune sets all fields of v to their zero values, except the fields at the given paths.
 func Prune(v reflect.Value, used []string) {
 	switch v.Kind() {
 	case reflect.Pointer:
