@@ -17,7 +17,7 @@ import (
 // A replica that starts while the API of a linked cluster is unreachable cannot fill its cache for
 // that cluster. Another replica may have stored a copy of its cache in the local cluster (package
 // local/copies). If a copy exists, the link serves endpoints from the copy until the cluster has
-// synced. A link that serves a copy is in the state Stale. A copy contains no credentials.
+// synced. A link that serves a copy is in the Stale state. A copy contains no credentials.
 
 // CopiedCluster describes the linked cluster whose cache was copied.
 type CopiedCluster struct {
@@ -55,7 +55,7 @@ type LinkedCache struct {
 	Since         time.Time // start of the state
 	// Copy is the method [cluster.Cluster.Copy]. Copy is nil if this replica has not yet listed the
 	// cluster's objects. Copy is also nil if the link Secret now names another cluster, because a
-	// copy would be unusable for that cluster.
+	// copy of the previous cluster cannot be used for the new cluster.
 	Copy func(limit int) (map[string][]byte, error)
 }
 
@@ -88,7 +88,7 @@ type linkCopy struct {
 // The use method reads and loads the copy if the cluster cannot be reached. If the cluster
 // completes its first sync while the copy is being loaded, loading stops, because the copy is no
 // longer needed. If new Secrets arrive while the copy is being loaded, loading stops, and the next
-// call of the method loads the copy again.
+// call to the use method loads the copy again.
 func (c *linkCopy) use(ctx context.Context, newer <-chan struct{}) (interrupted bool) {
 	l := c.link
 	if c.isNeeded() {
@@ -239,10 +239,10 @@ func (c *linkCopy) serve() {
 // The stays method reports whether the link must keep serving the copy even though the cluster
 // itself has synced. The link serves the copy until the cluster has listed each kind of object that
 // the copy contains, or until a time limit expires. An API server that is still starting up may
-// reject requests for optional kinds of objects. Isthmus retries rejected requests only after a
-// pause, so the cluster may complete its first sync before it has listed the optional kinds.
-// Without the time limit, credentials that lack permission to list some kinds of objects would keep
-// the copy in use forever.
+// reject requests for optional kinds of objects. Isthmus retries a rejected list request only after
+// a pause, so a cluster may complete its first sync before its optional kinds of objects have been
+// listed. Without the time limit, credentials that lack permission to list some kinds of objects
+// would keep the copy in use forever.
 func (c *linkCopy) stays() bool {
 	if !c.served || len(awaitedKinds(c.cluster.cluster.Health(), c.link.next.cluster.Health())) == 0 {
 		return false
@@ -254,7 +254,8 @@ func (c *linkCopy) stays() bool {
 }
 
 // The due method returns a channel that receives a value when the link must read its copy or stop
-// serving the copy. If the link need not read or stop serving a copy, the channel is nil.
+// serving the copy. The channel is nil if the link is not waiting to read its copy and has set no
+// time limit for serving the copy.
 func (c *linkCopy) due() <-chan time.Time {
 	if wait, needed := c.untilNeeded(); needed {
 		return time.After(wait)

@@ -162,10 +162,10 @@ func (c *credentials) explain(err error) error {
 	return fmt.Errorf("the API server refuses the %s: %w; recreate the link Secret", refused, err)
 }
 
-// CheckLink checks a link Secret as a Store does. If the Secret cannot be used, CheckLink returns
-// an error. If the Secret can be used, CheckLink returns the cluster name and warnings about
-// insecure or invalid settings. The results never quote the kubeconfig. For the exports argument,
-// pass the Settings function of the ExportOptions, or nil.
+// CheckLink validates a link Secret in the same way as a Store does. If the Secret cannot be used,
+// CheckLink returns an error. If the Secret can be used, CheckLink returns the cluster name and
+// warnings about insecure or invalid settings. The results never quote the kubeconfig. For the
+// exports argument, pass the Settings function of the ExportOptions, or nil.
 func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (any, []string)) (
 	name federation.ClusterName, warnings []string, err error,
 ) {

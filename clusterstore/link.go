@@ -78,8 +78,8 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 //
 // A link has up to two [Cluster] values. The [federation.Table] reads endpoints from the serving
 // Cluster. If l.next is set, it contains a new Cluster, which replaces the serving Cluster once the
-// new Cluster has synced. Before its first sync, a link has no serving Cluster. During a rotation
-// of credentials, a link has two Clusters: the serving Cluster, and its successor.
+// new Cluster has synced. Before its first sync, a link has no serving Cluster. While its
+// credentials are being rotated, a link has two Clusters: the serving Cluster and its successor.
 //
 // If a linked cluster cannot sync when the replica starts, the table may read from a copy of the
 // cluster's cache until the cluster has synced.
@@ -321,8 +321,8 @@ func (l *link) readable(from *runningCluster) federation.Source {
 }
 
 // Once the new cluster has synced, promote makes it the serving cluster. The admitSuccessor method
-// may delay the sync of the new cluster. The table switches to the new cluster in one step, and
-// then the old cluster stops.
+// may delay the sync of the new cluster. The table switches from the old Cluster value to the new
+// one in one step. After the switch, promote stops the old Cluster value.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copy.stays() ||
 		l.serving == nil && l.awaitsGateways() {
@@ -392,7 +392,7 @@ func (l *link) setLink() {
 	l.env.setLink(l.name, now)
 }
 
-// setRegion records the region of the cluster and logs changes. If new credentials lack the
+// setRegion records the region of the cluster and logs changes. If new credentials do not include
 // permission to list Nodes, the previous region stays in use.
 func (l *link) setRegion() {
 	s, before := &l.standing, l.standing.region
@@ -414,7 +414,7 @@ func (l *link) updateState() {
 		return
 	case l.serving == nil:
 		// Until a link has synced, its state changes only if a problem occurs. Even after the
-		// problem has been solved, an unreachable link stays unreachable until its cluster has
+		// problem has been fixed, a link stays in the Unreachable state until its cluster has
 		// synced. If the cluster has failed since linkCopy.use returned, the link stays pending
 		// until it has read the copy.
 		l.next.noteProgress()
@@ -473,9 +473,9 @@ func because(text string, why error) string {
 	return text + ": " + why.Error()
 }
 
-// admitSuccessor lets the successor complete its first sync as soon as the successor no longer has
-// to wait for lists of objects. The arguments are the current health of the serving cluster and of
-// the successor.
+// admitSuccessor lets the successor complete its first sync once it has listed all awaited kinds of
+// objects, or no longer has to wait for the missing kinds. The arguments are the current health of
+// the serving cluster and of the successor.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)
@@ -517,9 +517,9 @@ func (l *link) otherCluster() bool {
 	return before != "" && now != "" && before != now
 }
 
-// noteProblem records the reason why a successor cannot replace the serving cluster. If the error
-// is nil, the successor has no problem. If no problem was recorded before, noteProblem also logs
-// and reports the new problem.
+// noteProblem records the reason why a successor cannot replace the serving cluster. A nil error
+// clears the recorded reason. If no problem was recorded before, noteProblem also logs and reports
+// the new problem.
 func (l *link) noteProblem(problem error) {
 	if l.replacing() { // the successor has the same credentials, so they are not the problem
 		return
@@ -677,8 +677,8 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	if l.next != nil {
 		next = l.next.healthChanged
 		// While a synced cluster still waits for gateways or for lists of objects, the link ignores
-		// the cluster's closed Synced channel. Receiving from a closed channel never blocks, and
-		// would cause a busy loop.
+		// the cluster's closed Synced channel. Receiving from a closed channel never blocks. If the
+		// link did not ignore the closed channel, the link would run in a busy loop.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}

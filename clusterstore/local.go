@@ -107,6 +107,6 @@ func (l *LocalLink) Status() adminapi.Cluster {
 	return st
 }
 
-// Look makes the cluster read its trust anchors and Pod networks again, and waits until the cluster
-// has read them or ctx is done.
+// Look requests a new read of the local cluster's trust anchors and Pod networks, and waits until
+// the read has ended or ctx is done.
 func (l *LocalLink) Look(ctx context.Context) { await(ctx, l.link.published.Load().look()) }

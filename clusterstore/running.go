@@ -59,8 +59,9 @@ type runningCluster struct {
 // successor has an advantage if it watches all required kinds of objects while the serving cluster
 // is stale or uses credentials that the API server rejects. The recorded time is the time of the
 // call that notices the advantage, not the time when the serving cluster became stale. After a long
-// outage of the API server, the successor may happen to resume its watches first, and then has an
-// advantage only briefly.
+// outage of the API server, a successor may resume its watches only moments before the serving
+// cluster does. If the time were counted from the start of the outage, even a brief advantage would
+// look long.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):

@@ -25,8 +25,8 @@ type linkStanding struct {
 	logged      federation.Standing
 }
 
-// The effective method returns the standing that results from the cordon and the condition of the
-// cluster.
+// The effective standing is the cordon or the standing that results from the cluster's condition,
+// whichever is more restrictive.
 func (s *linkStanding) effective() federation.Standing { return max(s.settings.cordon, s.notByHand()) }
 
 // notByHand returns the standing that the cluster would have without a cordon.

@@ -23,8 +23,8 @@ type linkStatus struct {
 	standing linkStanding
 }
 
-// The shown method returns the serving cluster. If no cluster is serving, the result is the cluster
-// that is still syncing. If the link has no cluster, the result is nil.
+// A link's status describes its serving cluster. If no cluster is serving, the status describes the
+// cluster that is still syncing. If the link has no cluster, the shown method returns nil.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
 // The served method returns the cluster from which the table reads, or nil if there is none.
@@ -36,8 +36,7 @@ func (v *linkStatus) served() *runningCluster {
 }
 
 // health returns the health that pages and metrics show for the cluster. If the link serves a copy,
-// the numbers of objects come from the copy, and the errors are those of the unreachable API
-// server.
+// the object counts come from the copy, and the errors come from failed requests to the API server.
 func (v *linkStatus) health() cluster.Health {
 	h := v.shown().cluster.Health()
 	if !v.copy.served {
@@ -56,8 +55,8 @@ func (v *linkStatus) health() cluster.Health {
 	return h
 }
 
-// The replacing method reports whether a new Cluster is about to replace a failed Cluster with the
-// same credentials.
+// The replacing method reports whether a failed Cluster is about to be replaced by a new Cluster
+// that uses the same credentials.
 func (l *linkStatus) replacing() bool {
 	return l.serving != nil && l.next != nil && l.serving.creds.hash == l.next.creds.hash
 }
@@ -204,9 +203,9 @@ func (v *linkStatus) probed() map[string]bool {
 	return list
 }
 
-// The look method requests a new read of the cluster's trust anchors and Pod networks, and returns
-// a channel that is closed once the cluster has read them. The channel is nil if the cluster is not
-// ready.
+// The look method requests a new read of the cluster's trust anchors and Pod networks. The returned
+// channel is closed when the read ends, or immediately if both were read recently. If the cluster
+// is not ready, the channel is nil.
 func (v *linkStatus) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
 		return at.cluster.Look()

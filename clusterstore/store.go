@@ -25,7 +25,7 @@ import (
 	"isthmus/internal/panics"
 )
 
-// DefaultLostAfter is the default of [Options].LostAfter.
+// DefaultLostAfter is the default value of [Options].LostAfter.
 const DefaultLostAfter = time.Minute
 
 // Options configures a Store.
@@ -51,9 +51,9 @@ type Options struct {
 	WhenLost  federation.Standing
 	LostAfter time.Duration // zero means DefaultLostAfter
 
-	// If Exports is set, the Store caches the exports of all clusters, and LocalLink is required
-	// and must use the same ExportOptions. If Exports is nil, exports are neither listed nor
-	// cached.
+	// If Exports is set, the Store caches the exports of all clusters. Exports requires a LocalLink
+	// that was created with the same ExportOptions. If Exports is nil, exports are neither listed
+	// nor cached.
 	Exports   *ExportOptions
 	LocalLink *LocalLink
 
@@ -107,8 +107,8 @@ func (o *Options) validate() error {
 
 // Store watches the link Secrets in a namespace, and runs a Cluster for each cluster name in the
 // labels of these Secrets. A cluster stays in the table as long as link Secrets with its cluster
-// name exist. Clusters do not affect each other, because a separate goroutine handles the Secrets
-// of each cluster name.
+// name exist. Clusters do not affect each other, because each cluster name has its own goroutine,
+// which handles the link Secrets with that name.
 type Store struct {
 	client  *kube.Client
 	opts    Options
@@ -140,8 +140,9 @@ type ClusterExports struct {
 	Name   string    // empty for the local cluster
 	Domain string    // DNS domain of the cluster, such as "cluster.local"
 	Linked time.Time // when the link Secret was created
-	// Settings contains the settings that ExportOptions.Settings has parsed. Settings is nil for
-	// the local cluster, and for a linked cluster without a usable Secret.
+	// Settings is the value that ExportOptions.Settings returned for the annotations of the link
+	// Secret. Settings is nil for the local cluster, and for a linked cluster without a usable
+	// Secret.
 	Settings     any
 	OtherNetwork bool                   // proxies reach the cluster through Linkerd gateways
 	Exports      *cluster.CachedExports // nil if the exports are unknown
@@ -336,7 +337,7 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	s.NotifyExports()
 }
 
-// removeIfUnused removes a link that has no Secrets. If the link has received new Secrets,
+// removeIfUnused removes a link if it has no Secrets. If the link has received new Secrets,
 // removeIfUnused returns false.
 func (s *Store) removeIfUnused(l *link) bool {
 	s.mu.Lock()
@@ -495,9 +496,9 @@ func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cl
 	return nil, v.state
 }
 
-// Look makes all ready clusters read their trust anchors and Pod networks again. Look returns when
-// all trust anchors and Pod networks have been read, or when ctx is done. The result of Status
-// includes the trust anchors and the Pod networks, each with its age.
+// Look requests new reads of the trust anchors and Pod networks of all ready clusters. Look returns
+// when the reads have ended, or when ctx is done. The result of Status includes the trust anchors
+// and the Pod networks, each with its age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}
 	for _, v := range s.publishedLinks() {
@@ -553,7 +554,7 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 
 // NotifyExports closes the channel that ExportsChanged returned. The Store calls NotifyExports
 // after each change that may affect Exports. Code outside this package must call NotifyExports
-// after any other change that affects the plan of exports.
+// after any other change that affects the export plan.
 func (s *Store) NotifyExports() { s.notifyExports() }
 
 // RelistServices requests a new list of a cluster's Services. For each Service in the list, the

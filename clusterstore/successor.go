@@ -117,8 +117,8 @@ func overBudget(h cluster.Health) bool {
 	})
 }
 
-// resourceOf returns the health of the resource with the given name. If the cluster does not watch
-// the resource, the result contains only the name.
+// resourceOf returns the health of the resource with the given name. If the health does not include
+// the resource, the result contains only the resource's name.
 func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	for i := range h.Resources {
 		if h.Resources[i].Resource == name {
