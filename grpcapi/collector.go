@@ -285,9 +285,9 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 
 // A view is counted in one series per member of its service. seriesOf returns the labels of this
 // series for the given member. Clients can invent any number of hostnames and nodes. To limit the
-// number of series, the labels hostname and nodename are empty in these cases:
+// number of series, seriesOf leaves some labels empty:
 //
-//   - If a view has no endpoints, both labels are empty.
+//   - If a view has no endpoints, the labels hostname and nodename are empty.
 //   - If none of a view's endpoints are on the node in the view's key, the label nodename is empty.
 //   - If node hints determine the endpoints of a view, the label nodename is empty. With thousands
 //     of nodes, one series per node would use too much memory.

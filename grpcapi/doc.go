@@ -20,8 +20,8 @@
 //   - A call to any method ends with DeadlineExceeded if the request does not arrive within
 //     Options.Request.
 //   - The server responds to a Get within Options.FirstFrame, either with messages or with a status
-//     code. The first messages contain the whole set. If a cluster's API server is down, the
-//     cluster's cached endpoints are still sent.
+//     code. Together, the first messages of a stream contain the whole set of endpoints. If a
+//     cluster's API server is down, the cluster's cached endpoints are still sent.
 //   - If the objects of a member's cluster are not cached, and no other member has endpoints, a Get
 //     ends with Unavailable.
 //   - The server responds to a GetProfile immediately, either with a profile or with a status code.
@@ -34,8 +34,9 @@
 //     changes.
 //   - The server ends an open stream only if the stream stalls or is drained, its connection
 //     reaches its maximum age, or its handler panics.
-//   - Clients that send the metadata isthmus-explain, such as "isthmus get", receive the tier of
-//     each endpoint. If tiers change, clients that request tiers receive all endpoints again.
+//   - If a client such as "isthmus get" sends the metadata isthmus-explain=tiers, the client
+//     receives the tier of each endpoint. If tiers change, clients that request tiers receive all
+//     endpoints again.
 //
 // Updates on a GetProfile stream:
 //
@@ -54,8 +55,9 @@
 //     the response.
 //   - Until Finish is called, the server refuses streams only because of Options.Streams,
 //     Options.ViewBytes or federation.MaxUndeclaredPorts.
-//   - When the limit on open calls or on the memory of views is reached, the server still serves
-//     client addresses that use less than the average client address (see quota).
+//   - Once the limit on open calls or on the memory of views is reached, the server still serves
+//     client addresses with below-average usage until the total usage exceeds the limit by one
+//     eighth (see quota).
 //
 // Concurrency:
 //

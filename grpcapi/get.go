@@ -242,10 +242,11 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // follows soon.
 //
 // If the client's node is known, the client's stream can use either of two views: one whose key
-// contains the node, and one whose key contains no node. The set of each view says which of the two
-// views the stream should use. If the set of each view refers the stream to the other view, newest
-// returns the set of the view whose key contains the node. Two sets can contradict each other in
-// this way if one of the sets is outdated, or if clients of the two views use different tiers.
+// contains the node, and one whose key contains no node. The newest set of each view says whether
+// streams should use this view or the other one. If the two views refer the stream to each other,
+// newest returns the set of the view whose key contains the node. Two views can refer a stream to
+// each other if the set of one view is outdated, or if clients of the two views use different
+// tiers.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()
@@ -289,10 +290,10 @@ func (st *getStream) switchView() bool {
 	st.view = st.server.getViews.acquire(key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
-		// A set with the reason TooManyPorts never changes. If its view stayed in the cache, new
-		// streams with the same key would be refused even after clients have stopped using other
-		// undeclared ports. After the view has been removed from the cache, the next stream with
-		// the same key requests a new set from the table.
+		// A set with the reason TooManyPorts never changes. If the view of such a set stayed in the
+		// cache, new streams with the same key would be refused even after clients had stopped
+		// using other undeclared ports. After the view has been removed from the cache, the next
+		// stream with the same key requests a new set from the table.
 		st.server.getViews.forget(st.view)
 	}
 	st.usedView.Store(st.view)

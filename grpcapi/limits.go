@@ -24,10 +24,10 @@ var (
 
 // quota is a limit on calls or memory, shared by all client addresses.
 //
-// While the total use is below the limit, the use of a single client address is not limited. Once
-// the limit is reached, client addresses that use less than the average client address are still
-// served, until the total use exceeds the limit by an eighth. A client that uses a large share
-// cannot lock out clients with other addresses.
+// While the total usage is below the limit, the usage of a single client address is not limited.
+// Once the limit is reached, client addresses with below-average usage are still served until the
+// total usage exceeds the limit by one eighth. A client with high usage therefore cannot lock out
+// clients with other addresses.
 type quota struct {
 	limit   int64          // fixed, as are full, refused and log
 	full    *status.Status // the status of a call that is refused at the limit
@@ -67,8 +67,8 @@ func (q *quota) give(client netip.Addr) {
 	q.addLocked(-1)
 }
 
-// The use method increases the total use by the given amount, without charging a client address.
-// The result reports whether the total use is within the limit.
+// The use method increases the total usage by the given amount, without charging a client address.
+// The result reports whether the total usage is within the limit.
 func (q *quota) use(amount int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -76,7 +76,7 @@ func (q *quota) use(amount int64) bool {
 	return q.used <= q.limit
 }
 
-// addLocked increases the total use of the quota by the given amount, which may be negative. The
+// addLocked increases the total usage of the quota by the given amount, which may be negative. The
 // caller must hold q.mu, as for all methods whose names end in Locked.
 func (q *quota) addLocked(amount int64) {
 	q.used += amount
@@ -109,8 +109,8 @@ func (q *quota) inUse() int64 {
 	return q.used
 }
 
-// mayExceed reports whether a client may be served even though the limit has been reached. The
-// caller must already have charged the client.
+// mayExceed reports whether a client may be served even though the limit has been reached. Before
+// calling mayExceed, the caller must call charge to add any new usage to the client's usage.
 func (q *quota) mayExceed(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

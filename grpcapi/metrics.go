@@ -114,9 +114,9 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 const maxOverflows = 1000
 
 // overflows counts stalled streams by the full authority of their destination. The series for an
-// open stream exists before the first stall, with the value zero. A series with at least one stall
-// is kept until its service is removed, or until stalls have been counted in maxOverflows other
-// series.
+// open stream exists before the first stall, with the value zero. A series that has counted a stall
+// is kept until its service is removed. If more than maxOverflows series have counted stalls, the
+// series whose last stall was longest ago is dropped.
 type overflows struct {
 	table *federation.Table // fixed, as are desc and open
 	desc  *prometheus.Desc

@@ -78,8 +78,8 @@ func (st *profileStream) newest() (v *profileVariant) {
 // it. While several objects claim the address, nothing is sent.
 //
 // The stored routes are the last ones that the proxy has received, even if they belong to another
-// service. A profile without a service does not replace the stored routes, because a slow stream
-// that skips this profile must store the same routes as a fast stream.
+// service. A profile without a service leaves the stored routes unchanged. A slow stream may skip
+// a profile without a service, but must still store the same routes as a fast stream.
 func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false

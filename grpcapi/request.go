@@ -134,7 +134,7 @@ func splitPort(authority string) (host string, port uint16, ok bool) {
 	return host, uint16(n), true
 }
 
-// token is the context token of a request, in which a proxy describes itself.
+// token is the parsed context token of a request. Proxies describe themselves in context tokens.
 type token struct {
 	Namespace string `json:"ns"`
 	Node      string `json:"nodeName"`
@@ -240,9 +240,9 @@ func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 	return k
 }
 
-// A Get with the metadata isthmus-explain requests the tier and standing of each endpoint (see
-// wire.Encoder.Explaining). Messages for streams that request tiers are not shared with other
-// streams.
+// If the metadata of a Get contains isthmus-explain=tiers, the client receives the tier and
+// standing of each endpoint (see wire.Encoder.Explaining). Messages for streams that request tiers
+// are not shared with other streams.
 const (
 	explainKey   = "isthmus-explain"
 	explainTiers = "tiers"

@@ -224,15 +224,16 @@ func (s *Server) MarkNotServing() { s.health.Shutdown() }
 // after Drain is called, and streams that have not sent their first message yet, stay open. Drain
 // returns when it has ended the last stream, or when ctx is done.
 //
-// Drain does not refuse new streams, because a refusal could keep a proxy away from every replica.
-// Proxies cache DNS responses for up to half a minute. After each refusal, a proxy doubles its
-// back-off, up to a minute, until it receives the first message of a stream. After Drain ends a
-// stream, its proxy waits only 0.1 s before reconnecting.
+// Drain does not refuse new streams, because a refused proxy can take a long time to open a stream
+// on another replica. Proxies cache DNS responses for up to half a minute, so a proxy may reconnect
+// to a replica that is shutting down. After each refusal, a proxy doubles its back-off, up to a
+// minute, until it receives the first message of a stream. After Drain ends a stream, its proxy
+// waits only 0.1 s before reconnecting.
 func (s *Server) Drain(ctx context.Context) { s.streams.drain(ctx, s.opts.Drain) }
 
-// WaitUnused waits for a period of length d without open streams, and then returns true. If ctx is
-// done before such a period has passed, WaitUnused returns false. The period must be longer than
-// 0.1 s, which is how long a proxy waits before reconnecting.
+// WaitUnused waits until the server has had no open streams for the duration d, and then returns
+// true. If ctx is done first, WaitUnused returns false. The duration d must be longer than 0.1 s,
+// which is how long a proxy waits before reconnecting.
 func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 	return s.streams.waitUnused(ctx, d)
 }

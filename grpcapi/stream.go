@@ -25,9 +25,10 @@ type producer interface {
 	// The begin method waits for the first set or profile. If the call is refused, begin returns an
 	// error.
 	begin(context.Context) error
-	// The first method returns the initial messages. The stream must already have been admitted.
+	// The method named first returns the initial messages. The caller must admit the stream before
+	// it requests the initial messages.
 	first() []*wire.Frame
-	// The next method waits until there are messages to send, and returns these messages.
+	// The next method waits until there are messages to send, and then returns them.
 	next(context.Context) ([]*wire.Frame, error)
 	// The close method releases the stream's view and stops its timers.
 	close()
@@ -39,8 +40,8 @@ type producer interface {
 //
 // Canceling the context of the call would not be enough, because grpc-go would then respond with
 // Canceled before the handler could return Unavailable. WriteStatus is not part of gRPC's API, so
-// transportOf checks that the method exists. If a release of grpc-go hides WriteStatus, every
-// stream ends with Internal and all tests of this package fail.
+// transportOf checks that the method exists. If a future release of grpc-go no longer exposes
+// WriteStatus, every call will end with the status Internal, and tests in this package will fail.
 type statusWriter interface{ WriteStatus(*status.Status) error }
 
 // A goroutine that ends the stream of another goroutine uses one of the following statuses.
@@ -53,8 +54,8 @@ var (
 // stream, but any goroutine may call the end method.
 //
 // Streams have no message queues. Each stream stores the last state that it has sent, and its next
-// update leads directly from this state to the newest state. A slow proxy blocks only its own
-// stream, which skips the states in between.
+// update leads directly from this state to the newest state. A slow proxy delays only its own
+// stream, which then skips intermediate states.
 type stream struct {
 	server    *Server
 	out       sink
@@ -197,8 +198,8 @@ func (st *stream) guardSend(now int64) {
 }
 
 // guardAge stops the timer that guardSend has started. After the first messages of a stream have
-// been sent, guardAge reuses the timer for the maximum age of the connection, because a second
-// timer would use more memory.
+// been sent, guardAge resets the same timer to end the stream at the maximum age of the connection.
+// A second timer per stream would use more memory.
 func (st *stream) guardAge() {
 	st.sending.Store(0)
 	end := st.endAt.Load()
@@ -252,11 +253,10 @@ const turnsPerProcessor = 8
 // turns is a semaphore that limits how many streams produce updates at the same time.
 //
 // Go runs goroutines roughly in the order in which they become runnable. A change to a popular
-// service makes tens of thousands of streams runnable. Without the semaphore, the next change would
-// be delayed, because each goroutine that handles this change would have to wait until all runnable
-// streams had produced their updates. With the semaphore, most of the runnable streams only queue
-// for a turn, so other goroutines run sooner. While a stream waits for its turn, it skips sets that
-// have been replaced by newer ones.
+// service makes tens of thousands of streams runnable. Without the semaphore, the goroutines that
+// handle the next change would run only after all runnable streams had produced their updates. With
+// the semaphore, most of the runnable streams only queue for a turn, so other goroutines run
+// sooner. While a stream waits for its turn, it skips sets that have been replaced by newer ones.
 //
 // A stream holds its turn while it looks up its set, and while it encodes messages or waits for
 // another stream to encode them. A stream does not need a turn for its first messages.

@@ -91,8 +91,8 @@ type cachedView[K comparable, T any] interface {
 // stay cached for Options.Linger, because proxies usually reopen quiet streams soon after they end.
 //
 // Clients can invent names and namespaces, and request any port of a Pod or an instance. Views of
-// nonexistent names are not cached. Views of existing destinations can be cached even if the client
-// has invented its own namespace or chosen an arbitrary port, and can then evict other idle views.
+// nonexistent names are not cached. A view of an existing destination can be cached, and can evict
+// other idle views, even if the client has invented its own namespace or chosen an arbitrary port.
 // The number of idle views never exceeds Options.IdleViews, and their total estimated size never
 // exceeds Options.IdleBytes. When the quota is exhausted, idle views are evicted, and no further
 // views are cached.
@@ -158,8 +158,10 @@ func (c *viewCache[K, T, V]) release(v V) {
 	}
 }
 
-// retire is called when a stream stops using a view. The caller must close the returned views: the
-// view itself, or older idle views that were evicted.
+// retire is called when a stream stops using a view, and returns the views that the caller must
+// close. If no other stream uses the given view and the view is not cached, the result contains
+// only this view. If the view is cached, the result contains the older idle views, if any, that
+// were evicted to make room.
 func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,8 +205,8 @@ func (c *viewCache[K, T, V]) forget(v V) {
 	}
 }
 
-// oldest returns the view that has been idle for the longest time, or nil if there are no idle
-// views. The caller must hold c.mu.
+// oldest returns the view that has been idle the longest, or nil if there are no idle views. The
+// caller must hold c.mu.
 func (c *viewCache[K, T, V]) oldest() *viewBase[K, T] {
 	_, oldest, ok := c.idle.GetOldest()
 	if !ok {
@@ -219,8 +221,8 @@ func (c *viewCache[K, T, V]) remove(b *viewBase[K, T]) {
 	delete(c.all, b.key)
 }
 
-// evictOldest removes the view that has been idle for the longest time, and counts the view as
-// evicted. If there are no idle views, the result is nil. The caller must hold c.mu.
+// evictOldest removes the view that has been idle the longest, and counts it as evicted. If there
+// are no idle views, the result is nil. The caller must hold c.mu.
 func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
 	b := c.oldest()
 	if b != nil {
@@ -301,7 +303,7 @@ const (
 	maxSteps = 8
 	// manyEndpoints is the minimum number of endpoints in a large set.
 	manyEndpoints = 64
-	// firstKept is how long a view caches the messages that send all endpoints of a large set to
+	// firstKept is how long a view caches the messages that carry all endpoints of a large set to
 	// new streams. Caching these messages briefly is enough, because new streams usually arrive
 	// close together. The cached messages of large sets can use a large part of the replica's
 	// memory.
@@ -340,8 +342,8 @@ func costOfSet(s *federation.Set) int {
 	return viewBytes + len(s.Endpoints)*endpointBytes + s.Members*memberBytes
 }
 
-// A view uses a part of the quota that depends on the size of its set. updateCost adjusts this part
-// to the size of the newest set.
+// updateCost adjusts the view's quota usage to the size of the given set. If the usage is already
+// based on this set or on a newer one, updateCost does nothing.
 func (v *getView) updateCost(set *federation.Set) {
 	v.mu.Lock()
 	defer v.mu.Unlock() // deferred, because a panic only ends one stream
@@ -386,9 +388,9 @@ func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 }
 
 // messagesAfterHints returns the messages for a client whose last set was chosen with node hints.
-// When node hints are no longer used, the streams on all nodes switch from different small sets to
-// the same large set at the same time. The messages that add endpoints contain the whole new set,
-// so that the streams on all nodes can share these messages.
+// When node hints stop being used, the streams on all nodes switch at the same time from different
+// small sets to the same large set. The messages that add endpoints contain the whole new set, so
+// that the streams on all nodes can share these messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
