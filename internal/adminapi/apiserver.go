@@ -3,8 +3,8 @@ package adminapi
 import "time"
 
 // APIServer contains what one replica knows about a cluster's API server. The replica learns most
-// values when it lists and watches the cluster. The replica reads the version, the trust anchors
-// and the Pod networks when the server first responds, and then every hour. A request to
+// values when it lists and watches the cluster's objects. The replica reads the version, the trust
+// anchors and the Pod networks when the server first responds, and then every hour. A request to
 // /debug/clusters causes requests to the API server only if [FreshParameter] is set.
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // time of the server's last response; zero if there was none
@@ -36,19 +36,19 @@ type APIServer struct {
 // data before responding.
 const FreshParameter = "fresh"
 
-// RefusedRequest describes a kind of request whose newest response was an error.
+// RefusedRequest describes a kind of request for which the most recent response was an error.
 type RefusedRequest struct {
 	Verb     string `json:"verb"`     // an RBAC verb, such as list
 	Resource string `json:"resource"` // such as jobs.batch or configmaps/NAME, or a path such as /version
 	Status   int    `json:"status"`   // HTTP status code
 }
 
-// Clock compares an API server's clock with the replica's clock, using the Date header of the
-// newest response.
+// Clock compares an API server's clock with the replica's clock, using the most recent Date header
+// in a response.
 type Clock struct {
 	Ahead float64 `json:"aheadSeconds"` // negative if the server's clock is behind
-	// Within is the precision of the Ahead field, in seconds. The precision depends on the duration
-	// of the request, and on the Date header, which contains whole seconds.
+	// Within is the precision of the Ahead field, in seconds. The precision is limited by the
+	// duration of the request and by the Date header, which has a resolution of one second.
 	Within float64 `json:"withinSeconds"`
 }
 

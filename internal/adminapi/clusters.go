@@ -17,7 +17,7 @@ type Clusters struct {
 	Unserved []Unserved `json:"unservedMembers"`  // of federated and mirrored services
 	Refused  []Refused  `json:"refusedEndpoints"` // by cluster
 	Problems []Problem  `json:"problems"`         // in annotations and labels of Services
-	// Conflicts contains up to 100 conflicts, the oldest first. MoreConflicts is the number of
+	// Conflicts contains up to 100 conflicts, oldest first. MoreConflicts is the number of
 	// conflicts that Conflicts omits.
 	Conflicts     []AddressConflict `json:"addressConflicts"`
 	MoreConflicts int               `json:"moreAddressConflicts,omitempty"`
@@ -36,8 +36,8 @@ type LeftoverMirrors struct {
 	Cluster  string   `json:"cluster"`
 	Number   int      `json:"number"`
 	Services []string `json:"services"` // the first ten by name
-	// Unknown says why Isthmus cannot determine whether a service mirror still manages the
-	// Services, and is otherwise empty.
+	// If Isthmus cannot determine whether a service mirror still manages the Services, Unknown says
+	// why; otherwise, Unknown is empty.
 	Unknown string `json:"unknown,omitempty"`
 }
 
@@ -89,7 +89,7 @@ const (
 	Unreachable ClusterState = "unreachable"
 	// Ready means that the cluster has synced and its endpoints are served.
 	Ready ClusterState = "ready"
-	// Stale means that the cluster has been ready, but its API cannot be read now. Isthmus
+	// Stale means that the cluster was ready earlier, but its API currently cannot be read. Isthmus
 	// continues to serve the endpoints in its cache.
 	Stale ClusterState = "stale"
 )
@@ -196,7 +196,7 @@ type Resource struct {
 	Synced   bool   `json:"synced"`            // it has been listed
 	Objects  int    `json:"objects"`           // number of cached objects
 	Refused  int    `json:"refused,omitempty"` // objects that can't be decoded; their last valid version is used
-	Err      string `json:"err,omitempty"`     // newest failure, if it persists
+	Err      string `json:"err,omitempty"`     // most recent failure, if it persists
 	// Failure is the class of the error in Err, and is empty if Err is empty.
 	Failure ReadFailure `json:"failure,omitempty"`
 	// Lasts reports whether the API server has returned the same Failure for at least 10 s.

@@ -87,8 +87,8 @@ type CheckedReplica struct {
 	Error   string `json:"error,omitempty"`   // why the replica did not respond
 }
 
-// GetOutput is printed by "isthmus get -o json" for each update of the stream. GetOutput contains
-// the endpoints that a proxy has after the update.
+// GetOutput is the JSON document that "isthmus get -o json" prints for each update that it
+// receives. GetOutput contains the endpoints that a proxy has after the update.
 type GetOutput struct {
 	Time      time.Time  `json:"time"`
 	Authority string     `json:"authority"` // as requested
@@ -96,7 +96,7 @@ type GetOutput struct {
 	Endpoints []Endpoint `json:"endpoints"` // sorted by address; never null
 }
 
-// Endpoint contains all information that a proxy receives about one address.
+// Endpoint contains all the information that a proxy receives about one address.
 type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	Cluster string         `json:"cluster"` // local, unless the replica labels the endpoint with another cluster
@@ -107,7 +107,8 @@ type Endpoint struct {
 	Sent json.RawMessage `json:"sent"`
 }
 
-// ProfileOutput is printed by "isthmus profile -o json" for each profile.
+// ProfileOutput is the JSON document that "isthmus profile -o json" prints for each profile that it
+// receives.
 type ProfileOutput struct {
 	Time      time.Time `json:"time"`
 	Authority string    `json:"authority"` // as requested

@@ -88,13 +88,13 @@ type Tier struct {
 	Sent  int    `json:"sent"`            // number sent to these clients
 }
 
-// Failure describes work that panicked because of a bug in Isthmus, and has not succeeded since
-// then. Clients keep the endpoints that they received before the failure.
+// Failure describes work that panicked because of a bug in Isthmus and that has not succeeded
+// since. Clients keep the endpoints that they received before the failure.
 type Failure struct {
 	Where  string    `json:"where"`   // kind of work, as in isthmus_panics_total
 	Since  time.Time `json:"since"`   // time of the first panic
 	Panics int       `json:"panics"`  // number of panics since then
-	Panic  string    `json:"panic"`   // newest panic
+	Panic  string    `json:"panic"`   // most recent panic
 	Next   time.Time `json:"nextTry"` // next retry; in the past while the retry runs
 }
 
@@ -110,8 +110,9 @@ func (f Failure) String() string {
 
 // Impact is the JSON document at /debug/impact?cluster=NAME&standing=STANDING. The page shows which
 // endpoints would remain in the cluster's services if the cluster had the requested standing. NAME
-// is the name of a linked cluster, or local. STANDING is [Withdrawn], [LastResort] or [InService].
-// Isthmus computes the impact with the same code that chooses endpoints for clients.
+// is the name of a linked cluster, or "local" for the local cluster. STANDING is [Withdrawn],
+// [LastResort] or [InService]. Isthmus computes the impact with the same code that chooses
+// endpoints for clients.
 type Impact struct {
 	Cluster  string          `json:"cluster"`
 	Standing string          `json:"standing"`
