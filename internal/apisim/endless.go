@@ -14,8 +14,7 @@ import (
 )
 
 // Endless specifies which responses of a server contain far more data than clients expect. A single
-// response ends after about 512 MiB at the latest, but a client can request any number of pages of
-// a list.
+// response is limited to about 512 MiB, but a client can request any number of pages of a list.
 type Endless string
 
 const (
@@ -28,12 +27,13 @@ const (
 	// EndlessBlanks makes every JSON response to a watch or list continue with nothing but line
 	// breaks. Requests for protobuf are handled normally.
 	EndlessBlanks Endless = "blanks"
-	// EndlessLists makes the server respond to every list with one compressed page of 48 MiB.
+	// EndlessLists makes the server respond to every list request with one compressed page, which
+	// is larger than 48 MiB when decompressed.
 	EndlessLists Endless = "lists"
-	// EndlessElements makes the server respond to every list with one page of 700,000 empty
+	// EndlessElements makes the server respond to every list request with one page of 700,000 empty
 	// objects. Every watch receives an event with an object that contains 700,000 empty elements.
-	// Both responses have a size of about 2 MiB, and decode to more than a hundred times as much
-	// data.
+	// The page and the event are each at most about 2 MiB in size, but use far more memory after
+	// they have been decoded.
 	EndlessElements Endless = "elements"
 	// EndlessObject affects watches in the same way as EndlessElements, but does not affect lists.
 	EndlessObject Endless = "object"

@@ -258,8 +258,9 @@ type changes struct {
 }
 
 // The since method returns all changes after the given version, or false if some of these changes
-// have been dropped. The begins argument must be true for the first call of a watch, because a new
-// watch must not begin at a version from before the last call to compact.
+// have been dropped. If the begins argument is true, the result is also false if the given version
+// is older than the last compaction. The begins argument must be true in the first call for each
+// watch.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
