@@ -408,7 +408,7 @@ func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 }
 
 // inboundPort returns the port on which a Pod's proxy accepts opaque transport to the given port.
-// If the proxy's environment variables do not contain all of the proxy's ports, the result is zero.
+// If the proxy's environment variables do not specify all of the proxy's ports, the result is zero.
 // For the proxy's own admin and control ports, the result is zero.
 func inboundPort(p *corev1.Pod, port uint16) uint16 {
 	listen := make(map[string]uint16)
@@ -427,7 +427,8 @@ func inboundPort(p *corev1.Pod, port uint16) uint16 {
 }
 
 // opaque reports whether the annotation for opaque ports contains the given port. Without the
-// annotation, the default ports apply. The annotation contains numbers, ranges and names of ports.
+// annotation, the default ports apply. The annotation lists port numbers, port ranges and port
+// names.
 func (n *Namespace) opaque(port uint16, list string, annotated bool, ports map[string][]int32) bool {
 	if !annotated {
 		return slices.Contains(n.OpaquePorts, port)

@@ -89,12 +89,12 @@ type Service struct {
 type State struct {
 	Service
 	// Ready contains the ready endpoints, sorted by address. For each address, only the endpoint
-	// that takes precedence is listed. Endpoints that no tier matches are included.
+	// that takes precedence is listed. Endpoints that match no tier are included.
 	Ready   []Endpoint
 	unready []Endpoint
 	ready   []int // by tier; last resort follows the tiers
 	known   []int // like ready, but counts unready endpoints too
-	others  int   // ready endpoints in tiers, of clusters without parts of last resort
+	others  int   // ready endpoints before the last-resort tier, of clusters that are not even partly a last resort
 }
 
 func (s *Service) State() *State {
@@ -195,9 +195,9 @@ func (s *Service) NotLinked() bool {
 }
 
 // Each result contains only one endpoint per address. If several endpoints have the same address,
-// endpoints in service take precedence over last-resort endpoints. Among endpoints with the same
-// standing, the endpoint of the first member takes precedence. The results do not contain endpoints
-// that are withdrawn or that no tier can match.
+// those with the standing InService take precedence over those with the standing LastResort. Among
+// endpoints with the same standing, the endpoint of the first member takes precedence. The results
+// do not contain endpoints that are withdrawn or that cannot match any tier.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready = make(map[netip.AddrPort]Endpoint)
 	unready = make(map[netip.AddrPort]Endpoint)
@@ -327,9 +327,9 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 }
 
 // suffices reports whether the best n tiers have enough endpoints for clients. If the best n tiers
-// include the last-resort tier, suffices instead reports whether a cluster without last-resort
-// parts has a ready endpoint. If such a cluster has a ready endpoint, clients do not need the
-// last-resort tier.
+// include the last-resort tier, the result instead says whether clients can stop using the
+// last-resort tier. Clients can stop using the last-resort tier if another tier has a ready
+// endpoint of a cluster that is not even partly a last resort.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
@@ -357,8 +357,9 @@ func (st *State) Needed() int {
 	return st.LastResort()
 }
 
-// The alone method reports whether clients need the last-resort tier. Clients need this tier if it
-// has a ready endpoint, and if all other ready endpoints are in clusters with last-resort parts.
+// The alone method reports whether clients need the last-resort tier. Clients need the last-resort
+// tier if it has a ready endpoint, and every ready endpoint in the other tiers belongs to a cluster
+// that is at least partly a last resort.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
 // finish filters the endpoints in the chosen tiers by hints and by address family. Hints are

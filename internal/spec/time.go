@@ -115,9 +115,9 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 	return list
 }
 
-// Clients drop a tier part by part. The left function returns how many parts of a tier clients have
-// already dropped. Clients begin to drop a tier after they have not needed it for ReturnAfter, and
-// have dropped all parts of the tier after a further ReturnOver.
+// Clients drop a tier part by part. The result is the number of parts of the tier that clients have
+// already dropped. Clients begin to drop a tier once they have not needed it for the duration
+// ReturnAfter. Dropping all parts of a tier takes the duration ReturnOver.
 func left(seen []Instant, place int, now time.Time) int {
 	st := seen[len(seen)-1]
 	rows := []int{place + 1} // the row that makes the last-resort tier unnecessary
