@@ -39,9 +39,9 @@ func sharedAnswer(value func() any) http.Handler {
 // maxShareAge is the maximum age of a shared value.
 const maxShareAge = 30 * time.Second
 
-// shared caches one value that is expensive to compute and that many clients request. Concurrent
-// callers wait for a single computation and share its result. The result is cached for at most
-// maxShareAge.
+// The type shared caches one value that is expensive to compute and that many clients request.
+// Concurrent callers wait for a single computation and share its result. The result is cached for
+// at most maxShareAge.
 type shared[T any] struct {
 	make  func() T      // not called concurrently
 	least time.Duration // minimum lifetime of a value

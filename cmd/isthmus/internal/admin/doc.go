@@ -11,10 +11,11 @@
 //   - No request changes a cluster or the configuration of the replica. The paths for the kubelet's
 //     probes accept any HTTP method. All other paths accept only GET and HEAD, except that
 //     /debug/pprof/symbol also accepts POST.
-//   - All clients of a page share one cached response, and the server limits the concurrent
-//     requests of each client address. At most two scrapes run at a time, and each scrape times out
-//     after half a minute. At most four pages of the debug API and one explanation are computed at
-//     a time.
+//   - For every page of the debug API except /debug/explain and /debug/impact, the server caches
+//     the data and shares the cached data among all clients.
+//   - The server limits the number of concurrent requests from each client address to the debug API
+//     and to /metrics. At most two scrapes run at a time, and each scrape times out after half a
+//     minute. At most four pages of the debug API and one explanation are computed at a time.
 //   - To prevent DNS rebinding, the server rejects requests for host names that another site could
 //     own.
 //   - Whatever clusters and clients send, responses contain only printable text of limited length,

@@ -34,8 +34,9 @@ const (
 	// maxExplanation bytes of memory.
 	maxExplainClients = 8
 
-	// maxExplanation is the maximum size of a response, in bytes. An explanation of 500 addresses
-	// with long strings needs about a quarter of maxExplanation.
+	// maxExplanation is the maximum size of a response, in bytes. Even if all strings in an
+	// explanation of 500 addresses are long, the response takes up only about a quarter of
+	// maxExplanation.
 	maxExplanation = 16 << 20
 )
 
@@ -198,8 +199,9 @@ func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string
 	return h.withPort(id, "", port)
 }
 
-// ofAddress returns the authority of the Service with the cluster IP ip. If the address is not a
-// cluster IP, ofAddress returns an error, because clients connect to the address directly.
+// ofAddress returns the authority of the Service with the cluster IP ip. If the address is not the
+// cluster IP of exactly one Service, ofAddress returns an error that says how proxies treat
+// connections to the address.
 func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 	owner := h.Local.AddressOwner(ip)
 	switch {
@@ -284,8 +286,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts an explanation from package grpcapi to a response. The arguments problems
-// and failures concern the same service as the explanation.
+// newExplanation converts an explanation from package grpcapi to a response. The caller provides
+// the problems and failures of the explained service.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,

@@ -72,8 +72,8 @@ func hostName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// The guard method returns a handler that rejects requests that a page on another site may have
-// caused. The handler accepts any host name on the paths for the kubelet and Prometheus.
+// The guard method returns a handler that rejects requests that may come from a web page on another
+// site. The handler accepts any host name on the paths for the kubelet and Prometheus.
 func (h *Hosts) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -98,7 +98,7 @@ func (h *Hosts) guard(next http.Handler) http.Handler {
 	})
 }
 
-// fromElsewhere reports whether, according to the browser, a page on another site caused the
+// fromElsewhere reports whether, according to the browser, a page on another site initiated the
 // request. If the user follows a link on another site, the result is false, so that links to the
 // admin server work.
 func fromElsewhere(r *http.Request) bool {

@@ -15,8 +15,8 @@ var standings = map[string]federation.Standing{
 	adminapi.Withdrawn:  federation.Withdrawn,
 }
 
-// impactHandler serves /debug/impact, which shows how a different standing of a cluster would
-// affect clients. The query parameters of /debug/impact are cluster and standing.
+// impactHandler serves /debug/impact, which shows how clients would be affected if a cluster had a
+// different standing. The query parameters of /debug/impact are cluster and standing.
 type impactHandler struct{ *Sources }
 
 // ServeHTTP implements http.Handler.

@@ -70,9 +70,9 @@ func (s *Server) Handler() http.Handler {
 		mux.Handle("GET "+path, page)
 	}
 
-	// Scrapes need two limits. The limit of promhttp also counts scrapes that have timed out but
-	// are still being computed. Isthmus's own limit also counts scrapes whose responses clients are
-	// still reading.
+	// Scrapes need two limits. Package promhttp limits the number of scrapes that are being
+	// computed, including scrapes that have timed out. Isthmus limits the number of scrapes whose
+	// responses are being computed or sent.
 	scrapes := newLimiter(maxScrapes, pageWait, scrapeTimeout+scrapeReadTimeout)
 	mux.Handle("GET /metrics", scrapes.limit(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{
 		Registry:            s.metrics,

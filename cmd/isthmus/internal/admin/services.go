@@ -401,8 +401,8 @@ func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 	return adminapi.Fine
 }
 
-// newServiceList sets the severity of each line, and returns a list with the totals of all lines.
-// The returned list does not contain the lines.
+// newServiceList sets the severity of each line. The returned list contains the totals of all
+// lines, but not the lines themselves.
 func newServiceList(lines []adminapi.ServiceLine) (list adminapi.ServiceList) {
 	for i := range lines {
 		one := &lines[i]
