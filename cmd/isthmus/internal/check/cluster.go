@@ -435,7 +435,8 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 }
 
 // anchorsAge and networksAge are the usual maximum ages of trust anchors and Pod networks, in
-// seconds. If the data of a check is older than usual, the result says how old the data is.
+// seconds. If a check is based on data that is older than usual, the result says how old the data
+// is.
 const (
 	anchorsAge  = 15
 	networksAge = 65

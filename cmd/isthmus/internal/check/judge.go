@@ -12,13 +12,13 @@ import (
 type Input struct {
 	adminapi.Clusters
 	Services []adminapi.Service
-	// If FromHere is true, "isthmus check" filled in the fields instead of a replica, and there is
-	// no information about services and watches. "isthmus check" may run on a different network
-	// than a replica. In the local cluster, "isthmus check" uses the credentials of the user, not
-	// those of a replica.
+	// FromHere is true if "isthmus check" filled in the Input, and false if a replica did. If
+	// FromHere is true, the Input contains no information about services and watches. "isthmus
+	// check" may run on a different network than a replica. In the local cluster, "isthmus check"
+	// uses the credentials of the user, not those of a replica.
 	FromHere bool
-	// If Exports is true, FromHere is true and the permissions for --exports=on were checked as
-	// well.
+	// Exports is true if the checks include the permissions that --exports=on requires. If FromHere
+	// is false, Exports is also false.
 	Exports bool
 	// NoAccount is the NAMESPACE/NAME of the replica's ServiceAccount if the ServiceAccount does
 	// not exist yet.

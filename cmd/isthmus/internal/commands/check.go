@@ -471,8 +471,8 @@ func resultLine(r check.Result) string {
 // resultKey is the key under which the results of different replicas are compared.
 type resultKey struct{ check, object string }
 
-// alike reports whether all lists contain the same levels. Each list contains one replica's results
-// for the same check and object.
+// alike reports whether all lists contain the same levels. All lists are for the same check and
+// object, and each list contains the results of one replica.
 func alike(lists [][]check.Result) bool {
 	for _, list := range lists[1:] {
 		if !slices.EqualFunc(lists[0], list, func(a, b check.Result) bool { return a.Level == b.Level }) {

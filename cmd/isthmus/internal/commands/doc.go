@@ -21,18 +21,19 @@
 //   - A command waits at most --timeout for a page or for the first message of a stream. After one
 //     second, the command prints what it is waiting for.
 //   - Only "isthmus check" connects to linked clusters, and only if there is no replica or --pre is
-//     set. "isthmus check" uses the credentials in the link Secrets. Without a replica, the checks
-//     take at most 20 s, connect to at most 48 clusters at a time, and do not change any objects.
+//     set. To connect to linked clusters, "isthmus check" uses the credentials in the link Secrets.
+//     If "isthmus check" does not use a replica, the checks take at most 20 s, connect to at most
+//     48 clusters at a time, and do not change any objects.
 //   - The exit code is 0 if the requested information was printed, and 1 otherwise. The error
-//     message says what went wrong and how to fix it. "isthmus explain" also exits with 1 if the
-//     client does not receive the requested endpoints. "isthmus check" also exits with 1 if a check
-//     fails.
+//     message says what went wrong and how to fix it. "isthmus explain" also exits with code 1 if
+//     the client does not receive the requested endpoints. "isthmus check" also exits with code 1
+//     if a check fails.
 //   - "isthmus get" and "isthmus profile" open one stream. When the stream ends, the commands
-//     explain the stream's gRPC status and how a proxy reacts to it, and then exit with 1. A signal
-//     ends "isthmus get" and "isthmus profile" with exit code 0. With --once, these commands print
-//     the first state and then exit with 0.
-//   - "isthmus clusters --watch" continues while the replica is unreachable. A signal ends the
-//     command with exit code 0.
+//     explain the stream's gRPC status and how a proxy reacts to it, and then exit with code 1. If
+//     "isthmus get" or "isthmus profile" receives a signal, the command exits with code 0. With
+//     --once, "isthmus get" and "isthmus profile" print the first state and then exit with code 0.
+//   - "isthmus clusters --watch" continues while the replica is unreachable. If "isthmus clusters
+//     --watch" receives a signal, the command exits with code 0.
 //   - The commands apply messages as a proxy does. A message that violates the API is reported on
 //     standard error, and the usable parts of the message are applied. Endpoints and profiles that
 //     cannot be encoded as JSON are dropped.
@@ -45,8 +46,9 @@
 //   - Control characters from a server never reach the terminal. Output to a file contains no
 //     colors. Output to a terminal contains no colors if NO_COLOR is set.
 //
-// A command that opens a stream has two goroutines. The first goroutine receives messages. The
-// second goroutine applies and prints the messages, and is the only one that accesses the state.
+// A command that opens a stream uses two goroutines. One goroutine receives messages. The other
+// goroutine applies the messages and prints the resulting state, and is the only goroutine that
+// accesses the state.
 //
 // To add a command, create a file named after the command, and add the command to [All]
 // (commands.go). The file contains the flags, the code, the table and the help text of the command.

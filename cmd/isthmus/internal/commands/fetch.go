@@ -28,8 +28,8 @@ type Answer[T any] struct {
 	Origin
 }
 
-// askedAtOnce limits how many replicas are queried in parallel. Each response may contain up to 32
-// MiB.
+// askedAtOnce limits how many replicas are queried in parallel. Each response may be up to 32 MiB
+// in size.
 const askedAtOnce = 4
 
 // ReadAll reads a page from each replica that the flags select. If the request to a replica fails,

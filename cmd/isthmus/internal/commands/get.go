@@ -41,8 +41,8 @@ func getCommand() cli.Command {
 	}})
 }
 
-// openGet opens a Get stream and asks the replica to add a label with the tier to each endpoint.
-// Other servers ignore this request.
+// openGet opens a Get stream and asks the replica to label each endpoint with its tier. Servers
+// other than Isthmus do not add tier labels.
 func openGet(
 	c pb.DestinationClient, ctx context.Context, q *pb.GetDestination, opts ...grpc.CallOption,
 ) (grpc.ServerStreamingClient[pb.Update], error) {

@@ -38,8 +38,9 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 }
 
 // OtherFormat returns an error if the page has a format number that this build of the program does
-// not support. In an unsupported format, fields may have different meanings. Pages of older
-// replicas do not have a format number, and differ from current pages only in missing fields.
+// not support. In an unsupported format, fields may have different meanings. Pages from older
+// replicas have no format number. Except for some missing fields, pages from older replicas have
+// the current format.
 func (o Origin) OtherFormat(own adminapi.Build) error {
 	if unchecked := o.Unchecked(own); o.Format != "" && unchecked != "" {
 		return fmt.Errorf("the page cannot be evaluated: %s", unchecked)

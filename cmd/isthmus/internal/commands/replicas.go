@@ -76,7 +76,7 @@ func (f facts) differences(other facts) (lines []string) {
 	return lines
 }
 
-// compared returns a summary of the differences for a heading, and one line per difference. If no
+// compared returns a summary, such as "; 2 replicas differ", and one line per difference. If no
 // pages were compared, the summary contains the given reason.
 func compared(others []adminapi.OtherReplica, unchecked string) (summary string, lines []string) {
 	if unchecked != "" {

@@ -26,7 +26,7 @@ import (
 // spans several messages.
 const batchWindow = 50 * time.Millisecond
 
-// state is the state of a proxy after the messages received on one stream.
+// state is the state that a proxy builds from the messages of one stream.
 type state[M any] interface {
 	// The apply method changes the state according to a message. If the message is one that servers
 	// must not send, the result is an error.
@@ -198,8 +198,9 @@ func (s *session[M]) finish(out *screen, ended error) error {
 	return s.meanings.explainEnd(s.replica, ended)
 }
 
-// codeMeanings explains the status codes that have a specific meaning in an RPC. The text for
-// codes.Unavailable is appended to a list of causes that apply to all streams.
+// codeMeanings contains explanations of the gRPC status codes whose meaning is specific to one RPC
+// of the Destination API. The text for codes.Unavailable is appended to a list of causes that apply
+// to all streams.
 type codeMeanings map[codes.Code]string
 
 // explainEnd returns an error that says why a stream ended and how a proxy reacts.

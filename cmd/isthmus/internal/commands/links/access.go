@@ -19,8 +19,8 @@ import (
 )
 
 // The label managedByLabel, with the value managedBy, marks the objects that "isthmus link" creates
-// in a linked cluster. The commands change and delete only objects that have the label
-// managedByLabel.
+// in a linked cluster. In a linked cluster, the commands never change or delete an object that
+// lacks the label app.kubernetes.io/managed-by=isthmus-link.
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	managedBy      = "isthmus-link"

@@ -226,9 +226,9 @@ func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *c
 	})
 }
 
-// The lacks method returns the reason why a replica's page does not show the change yet. A page
-// shows the change if the page contains the cluster's new standing, or the resource version of the
-// updated link Secret.
+// The lacks method returns the reason why a replica has not read the updated link Secret yet. A
+// replica has read the updated link Secret if the replica's page contains either the cluster's new
+// standing or the resource version of the Secret.
 func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (why string) {
 	why = "the link is missing: does the replica read link Secrets in namespace " + o.Namespace + "?"
 	for _, c := range page.Clusters {

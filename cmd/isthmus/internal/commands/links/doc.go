@@ -17,12 +17,13 @@
 //
 // Users may rely on the following:
 //
-//   - If a command fails, it deletes the token that it created, unless a link may use the token.
-//     The command does not write a link whose token the cluster rejects. To complete a failed
-//     command, users run it again. If some replicas do not start to use a new token but can still
-//     read the linked cluster with the previous token, "isthmus link" restores the previous link.
+//   - If a command fails, it deletes the token that it created, unless the link Secret might
+//     already contain the token. The command does not write a link whose token the cluster rejects.
+//     To complete a failed command, users run it again. If some replicas do not start to use a new
+//     token but can still read the linked cluster with the previous token, "isthmus link" restores
+//     the previous link.
 //   - Package guard limits what the clients accept from the clusters. YAML from a cluster is parsed
-//     but not decoded, because aliases and keys of hostile YAML make decoding expensive.
+//     but not decoded, because aliases and keys in hostile YAML can make decoding expensive.
 //   - Before a link Secret is written, it is validated with the code that Isthmus uses to read
 //     links.
 //   - No write overwrites a concurrent change. A token is deleted only after the replicas have

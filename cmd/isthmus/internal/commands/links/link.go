@@ -292,8 +292,8 @@ func (o *linkOptions) awaitLink(
 	return with > 0 && without == 0, err
 }
 
-// chooseAccount returns the account of a link. A namespace or name from a flag takes precedence
-// over the account in the link Secrets.
+// chooseAccount returns the namespace and name of the ServiceAccount for a link. Flags take
+// precedence over the annotations of the existing link Secrets.
 func chooseAccount(flags types.NamespacedName, links []corev1.Secret) types.NamespacedName {
 	before := types.NamespacedName{}
 	for i := range links {

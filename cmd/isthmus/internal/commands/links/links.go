@@ -70,7 +70,7 @@ func (w *work) warn(format string, args ...any) {
 	fmt.Fprintf(w.p.Stderr, "%s: warning: %s\n", w.p.Name, fmt.Sprintf(format, args...))
 }
 
-// pollEvery is the polling interval while a command waits for replicas.
+// pollEvery is the interval at which a command polls the replicas that it waits for.
 const pollEvery = 500 * time.Millisecond
 
 // lacks is the type of a function that checks whether a replica's page shows the awaited change. If

@@ -41,7 +41,7 @@ func (k linkKey) labels() labels.Set {
 	}
 }
 
-// tokens lists the Secrets of all tokens of a link, oldest first.
+// tokens lists the Secrets that hold a link's tokens, oldest first.
 func (k linkKey) tokens(ctx context.Context, c *cluster, namespace string) ([]corev1.Secret, error) {
 	list, err := clusterstore.ListSecrets(ctx, c.API, namespace, metav1.ListOptions{LabelSelector: k.labels().String()})
 	if err != nil {
