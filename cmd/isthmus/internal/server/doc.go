@@ -10,13 +10,13 @@
 // Callers may rely on the following:
 //
 //   - The command accepts all flags of Linkerd's destination controller, with one dash or two. The
-//     arguments of a Linkerd installation work unchanged, because "isthmus destination" is an alias
-//     of "isthmus gateway".
-//   - The replica listens on its gRPC address only once it is ready.
-//   - The replica opens the port of the admin server before any part starts. The admin server is
-//     one of the last parts to stop.
-//   - Isthmus adapts GOGC to the memory in use, unless the environment sets GOGC.
-//   - If the trace collector is unusable, Isthmus logs an error and continues without traces.
+//     arguments that a Linkerd installation passes to the destination controller also work for
+//     Isthmus, because "isthmus destination" is an alias for "isthmus gateway".
+//   - The replica does not listen on its gRPC address until the replica is ready.
+//   - The replica opens the port of the admin server before any part of the replica starts. The
+//     admin server is one of the last parts of the replica to stop.
+//   - Isthmus adapts GOGC to the memory in use, unless GOGC is set in the environment.
+//   - If the trace collector is unusable, Isthmus logs a warning and continues without traces.
 //   - After a SIGTERM, the replica moves its proxies to other replicas before it stops serving. A
 //     second signal ends the process immediately.
 //   - At the end of a shutdown, the replica spends at most half a second sending the remaining
@@ -30,15 +30,16 @@
 //   - Debug lines are never dropped, because the user requests them with --log-level.
 //   - Every logger that zap's With method returns has its own rate limits, so that no logger can
 //     suppress the lines of another logger. Each library uses a separate logger, created by
-//     withOwnLimit. The type perName holds a separate logger for each cluster or namespace.
-//   - Rate limiting uses a bounded amount of memory, whatever messages are logged.
+//     withOwnLimit. A value of type perName holds a separate logger for each cluster or each
+//     namespace.
+//   - Rate limiting uses a bounded amount of memory, even if every message is different.
 //   - The log is not buffered. A call that logs a line does not return until the whole line has
 //     been written.
 //   - Lines from client-go have the logger name "client-go". At the debug level, client-go logs
 //     the method, URL and status of each request. At the trace level, client-go also logs request
 //     headers, and masks credentials in them.
-//   - Response headers are never logged, because they may contain a token. Bodies of requests and
-//     responses are never logged, because they may contain link Secrets.
+//   - Response headers are never logged, because they may contain a token. Request and response
+//     bodies are never logged, because they may contain link Secrets.
 //
 // Each part runs in its own goroutine. The parts are the local cluster, the linked clusters, the
 // writers, the admin server, traces and the gRPC server. If a part fails, the replica stops all

@@ -23,15 +23,15 @@ type logLevel struct {
 
 const logLevelNames = "panic, fatal, error, warn, info, debug or trace"
 
-// findLevel returns the log level with the given name, ignoring case. Besides the names in
-// logLevelNames, "warning" is valid. If the name is invalid, ok is false.
+// findLevel returns the log level with the given name, ignoring case. In addition to the names in
+// logLevelNames, findLevel accepts "warning". If the name is invalid, ok is false.
 func findLevel(name string) (l logLevel, ok bool) {
 	l, ok = logLevels[strings.ToLower(name)]
 	return l, ok
 }
 
-// logLevels limits the klog level to 7, because client-go logs response headers from level 8 on,
-// and headers may contain a token.
+// No entry in logLevels has a klog level above 7, because client-go logs response headers at level
+// 8 and above, and headers may contain a token.
 var logLevels = map[string]logLevel{
 	"panic":   {zapcore.PanicLevel, 0},
 	"fatal":   {zapcore.FatalLevel, 0},
@@ -126,7 +126,8 @@ type bucket struct {
 }
 
 // take reports whether a line with this message may be written. If ok is true, dropped is the
-// number of lines that were dropped since the last written line with the same message.
+// number of lines with this message that were dropped since a line with this message was last
+// written.
 func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -87,9 +87,9 @@ func viewLimit(usable, view int64) int {
 // clusters.
 func returnMemory() { debug.FreeOSMemory() }
 
-// These constants limit the garbage that Go may accumulate, unless the environment sets GOGC. The
-// limit is maxGarbage bytes, but at least minGCPercent percent and at most maxGCPercent percent of
-// the memory in use.
+// These constants limit the garbage that Go may accumulate, unless GOGC is set in the environment.
+// The limit is maxGarbage bytes, but at least minGCPercent percent and at most maxGCPercent percent
+// of the memory in use.
 //
 // Go's default GOGC of 100 is unsuitable for both small and large heaps. With the small heap of an
 // idle replica, Go would collect garbage constantly while thousands of proxies connect. With a

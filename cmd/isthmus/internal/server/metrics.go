@@ -52,10 +52,10 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
-// federationMetrics collects the numbers of members and endpoints of services. If byService is
-// true, federationMetrics also collects series for each service. In metrics without a service
-// label, all unlinked clusters share one series with an empty cluster label, so that the number of
-// series is limited.
+// federationMetrics collects metrics about the members of services and the endpoints that clusters
+// offer. If byService is true, federationMetrics also collects series for each service. In metrics
+// without a service label, all unlinked clusters share one series with an empty cluster label, so
+// that the number of series is limited.
 func federationMetrics(t *federation.Table, byService bool) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		linked := t.Linked()

@@ -48,7 +48,7 @@ func (r *reports) member(id federation.ServiceID, m federation.Member, s federat
 	log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
 }
 
-// refused is called when Isthmus rejects addresses of a member, and writes a log line.
+// The refused callback writes a log line when Isthmus rejects addresses of a member.
 func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
 	r.clusters.logger(m.Cluster.String()).Warn("addresses of a cluster are rejected",
 		zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster),

@@ -27,7 +27,7 @@ import (
 )
 
 // run runs a replica until a part fails or the process receives a signal. After a second signal,
-// the function returns immediately, without stopping the parts.
+// run returns immediately and does not stop the parts of the replica.
 func run(ctx context.Context, p cli.Process, o *options) error {
 	if done, err := o.accept(p); done || err != nil {
 		return err
@@ -269,9 +269,9 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 }
 
 // The run method runs all parts until ctx is done or a part fails. If a part fails, the result is
-// the error of this part. The replica opens the port of the admin server before any part starts.
-// The admin server is one of the last parts to stop. The watches of all clusters continue until the
-// last stream has ended.
+// the error of this part. The replica opens the port of the admin server before any part of the
+// replica starts. The admin server is one of the last parts of the replica to stop. The watches of
+// all clusters continue until the last stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
 	if err != nil {
@@ -320,7 +320,7 @@ func (r *replica) lastParts(l net.Listener) []part {
 // serve waits until the clusters have synced and then serves proxies until ctx is done. The method
 // returns once the gRPC server has stopped.
 //
-// serve listens on the gRPC address only once the replica is ready, so that earlier connection
+// serve does not listen on the gRPC address until the replica is ready, so that earlier connection
 // attempts fail immediately and the client tries another replica.
 func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	began := time.Now()

@@ -52,7 +52,7 @@ func (t *tracing) options() []grpc.ServerOption {
 }
 
 // The run method sends spans until ctx is done, and then spends at most lastLimit sending the
-// remaining spans. If the collector cannot be used, the method logs an error and drops all spans,
+// remaining spans. If the collector cannot be used, the method logs a warning and drops all spans,
 // because a broken collector must not stop the replica.
 func (t *tracing) run(ctx context.Context) error {
 	t.bridgeLog()
@@ -74,7 +74,7 @@ func (t *tracing) run(ctx context.Context) error {
 	return nil
 }
 
-// bridgeLog sends all log messages of OpenTelemetry in this process to Isthmus's logger.
+// bridgeLog routes all OpenTelemetry log messages and errors in this process to Isthmus's logger.
 func (t *tracing) bridgeLog() {
 	log := withOwnLimit(t.log).Named("opentelemetry")
 	otel.SetLogger(zapr.NewLogger(log))

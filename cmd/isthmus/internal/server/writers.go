@@ -268,9 +268,9 @@ func (e *exporter) parts() (all []part) {
 // unreadAfter is how long reportUnread waits before it logs kinds that have not been read.
 const unreadAfter = time.Minute
 
-// reportUnread waits for the duration unreadAfter. If Isthmus has not read all kinds of objects
-// that exports depend on by then, reportUnread logs a warning. Until Services and Namespaces have
-// been read, Isthmus does not write objects for exports.
+// reportUnread waits for the duration unreadAfter, and then logs a warning if Isthmus has not yet
+// read every kind of object that exports depend on. Until Services and Namespaces have been read,
+// Isthmus does not write objects for exports.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
 		return
