@@ -17,9 +17,9 @@
 //
 // Callers may rely on the following:
 //
-//   - The exit code is 0 for success, 1 for a failure, and 2 for invalid arguments. A SIGTERM ends
-//     "isthmus gateway" with exit code 0. A command with invalid arguments does not change
-//     anything.
+//   - The exit code is 0 for success, 1 for a failure, and 2 for invalid arguments. On SIGTERM,
+//     "isthmus gateway" shuts down and exits with code 0. A command with invalid arguments does not
+//     change anything.
 //   - Standard output carries only results and help. The log goes to standard error.
 //   - Only main exits the process.
 //

@@ -32,8 +32,8 @@ func main() {
 	}))
 }
 
-// calledAs returns the program's name for messages, and additional arguments that depend on the
-// name of the executable. kubectl runs kubectl-isthmus for "kubectl isthmus", and runs
+// calledAs returns the program name to show in messages, and additional arguments that depend on
+// the name of the executable. kubectl runs kubectl-isthmus for "kubectl isthmus", and runs
 // kubectl_complete-isthmus to complete arguments in a shell.
 func calledAs(file string) (name string, first []string) {
 	switch strings.TrimSuffix(filepath.Base(file), ".exe") {
@@ -45,7 +45,8 @@ func calledAs(file string) (name string, first []string) {
 	return "isthmus", nil
 }
 
-// newProgram returns the program with all its commands. The program can only be run once.
+// newProgram returns the program with all its commands. Do not call Run more than once, because the
+// flags keep their values between calls.
 func newProgram(name string) *cli.Program {
 	return &cli.Program{
 		Name:  name,

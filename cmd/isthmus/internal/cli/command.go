@@ -80,7 +80,7 @@ func NewSection(title string, define func(*pflag.FlagSet)) Section {
 
 const helpWidth = 100
 
-// Help prints what the command does and all its flags.
+// Help writes a description of the command and a list of its flags to w.
 func (c *Command) Help(w io.Writer) {
 	intro := c.Intro
 	if intro == "" {

@@ -21,14 +21,14 @@ const CompleteCommand = cobra.ShellCompRequestCmd
 // Program is a set of commands under one name.
 type Program struct {
 	// Name is what users type to run the program, such as "isthmus" or, for a kubectl plugin,
-	// "kubectl isthmus". Help texts in the source code contain only the last word of Name. Before a
-	// help text is printed, the full Name replaces this word.
+	// "kubectl isthmus". In the source code, help text contains only the last word of Name. When a
+	// Program prints help text, it replaces the last word of Name with the full Name.
 	Name     string
 	Build    adminapi.Build
 	Intro    string // first line of the overview
 	Groups   []Group
 	Examples []string
-	// Short maps each abbreviation, such as --version, to the arguments that replace it.
+	// Short maps each shorthand, such as --version, to the arguments that replace it.
 	Short map[string][]string
 }
 

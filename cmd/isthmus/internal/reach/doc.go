@@ -1,7 +1,7 @@
-// Package reach connects to a cluster that is defined in a kubeconfig. The package provides the
-// clients of the API server for all commands, including the commands that write links. The package
-// also finds the replicas of Isthmus in the cluster and connects to their Pods. Like kubectl
-// port-forward, the package uses client-go's port forwarding.
+// Package reach connects to a cluster that is defined in a kubeconfig. The package provides API
+// server clients for all commands except "isthmus gateway". The package also finds the replicas of
+// Isthmus in the cluster and connects to their Pods. Like kubectl port-forward, the package uses
+// client-go's port forwarding.
 //
 //	cluster, err := options.Open()
 //	…

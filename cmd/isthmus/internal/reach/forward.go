@@ -31,8 +31,8 @@ const (
 	// maxFailure is the maximum length of the kubelet's message about a port, in bytes. Longer
 	// messages are truncated.
 	maxFailure = 1 << 10
-	// maxReasonWait limits how long Isthmus waits for the kubelet's message after a connection was
-	// reset.
+	// maxReasonWait limits how long Isthmus waits for the kubelet's message after a connection has
+	// been reset.
 	maxReasonWait = time.Second
 )
 

@@ -22,8 +22,8 @@ import (
 	"isthmus/internal/text"
 )
 
-// Options select a cluster and its replicas. The flags that select the cluster have the names of
-// the corresponding kubectl flags.
+// Options select a cluster and its replicas. The flags that select the cluster have the same names
+// as the corresponding kubectl flags.
 type Options struct {
 	Kubeconfig, Context string
 	Namespace           string // namespace of the replicas
@@ -137,8 +137,8 @@ func Guard(config *rest.Config) {
 	config.Wrap(guard.Transport)
 }
 
-// The chosen method returns the name of the kubeconfig context to use. If no context is selected
-// and the kubeconfig does not contain any contexts, the result is "".
+// chosen returns the name of the kubeconfig context to use. If no context is selected and the
+// kubeconfig does not contain any contexts, the result is "".
 func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 	name := o.Context
 	if name == "" {

@@ -122,9 +122,9 @@ func labeledIsthmus(pod *v1.Pod) bool {
 }
 
 // runsIsthmus reports whether a Pod's replica container runs an Isthmus image. An image counts as
-// an Isthmus image if its name contains "isthmus", or if a Pod with the label of Isthmus runs an
-// image with the same name. Only the image distinguishes a replica from Linkerd's destination
-// controller.
+// an Isthmus image if its name contains "isthmus", or if a Pod with the label
+// app.kubernetes.io/name=isthmus runs an image of the same name. Only the image distinguishes a
+// replica from Linkerd's destination controller.
 func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
 	name := imageName(pod)
 	if strings.Contains(name, "isthmus") {
