@@ -14,15 +14,15 @@
 //	monitoring              the dashboards and alerting rules as objects in a cluster
 //	k3d                     a demo that runs three clusters on one machine with Docker
 //
-// To install Isthmus, or the account in a linked cluster, in a namespace other than the default,
-// add the transformers in the folders called "names". These transformers add the namespace to the
-// names of cluster-scoped objects. If the kustomization.yaml of a folder is a Component, include
-// the folder in your own kustomization. Apply the other folders with kubectl apply -k, as
+// To use a different namespace for Isthmus, or for its account in a linked cluster, add the
+// transformers from the folders called "names". These transformers add the namespace to the names
+// of cluster-scoped objects. If the kustomization.yaml of a folder is a Component, include the
+// folder in your own kustomization. Apply the other folders with kubectl apply -k, as
 // docs/install.md describes.
 //
 // The command "isthmus link" embeds remote-access.yaml. The end-to-end tests apply the files to
-// real API servers, and run Isthmus with the permissions that the files grant. The
-// end-to-end tests also evaluate every query of the dashboards and alerts in a Prometheus server.
+// real API servers, and run Isthmus with the permissions that the files grant. The end-to-end tests
+// also run every dashboard query and every alert query on a Prometheus server.
 //
 // See ARCHITECTURE.md at the root of the module for how the packages work together.
 package manifests
