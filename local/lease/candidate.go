@@ -33,8 +33,8 @@ type Status struct {
 }
 
 // NewCandidate returns the Candidate of a replica that is not the leader yet. The Candidate
-// replaces the Observe function of the Config. In log messages, the what argument names the objects
-// that the leader writes, such as "exported Services".
+// replaces the Observe function of the Config. Log messages use the first argument, such as
+// "exported Services", as the name of the objects that the leader writes.
 func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	s := &Candidate[T]{config: c, what: what, log: log, seen: Status{Since: time.Now()}}
 	s.config.Observe = s.observe

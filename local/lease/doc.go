@@ -26,9 +26,9 @@
 //     time as the new leader.
 //   - Pending writes are canceled as soon as the replica sees that it no longer holds the Lease,
 //     and no later than 10 s after the last renewal.
-//   - When its context ends, Run keeps renewing the Lease until the last write has ended. After the
-//     last write, Run releases the Lease, so that another replica can acquire it within seconds.
-//     Run never releases the Lease of another holder.
+//   - When its context is done, Run keeps renewing the Lease until the last write has ended. After
+//     the last write, Run releases the Lease, so that another replica can acquire it within
+//     seconds. Run never releases the Lease of another holder.
 //   - A request for the Lease takes at most 4 s, and the release at most 10 s.
 //   - The clocks of replicas may differ, because each replica measures the time since it last saw
 //     the Lease change. Replicas ignore the times in the Lease.
@@ -36,8 +36,9 @@
 //     only while there is something to write.
 //   - Elections for different Leases are independent.
 //
-// Isthmus uses the Lease with the same contents and durations as Linkerd's controller, so either
-// program can take over from the other. Run starts one additional goroutine.
+// Isthmus uses a Lease in the same way as Linkerd's controller, with the same contents and
+// durations, so either program can take over a Lease from the other. Run starts one additional
+// goroutine.
 //
 // Callers may rely on the following behavior of a Loop:
 //

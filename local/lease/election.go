@@ -18,8 +18,8 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// ErrNotRenewed, ErrTaken and ErrDeleted explain why a replica that continues to run has lost the
-// Lease.
+// ErrNotRenewed, ErrTaken and ErrDeleted explain why a replica has lost the Lease although the
+// replica is still running.
 var (
 	ErrNotRenewed = fmt.Errorf("the Lease could not be renewed for %v", renewDeadline)
 	ErrTaken      = errors.New("the Lease has another holder, or none")
@@ -32,9 +32,11 @@ type Config struct {
 	Namespace, Name string // of the Lease; created if it does not exist
 	// Identity is the name of this replica in the Lease, and must be unique among replicas.
 	Identity string
-	// Observe is called after each request for the Lease. After a successful request, holder is the
-	// name of the Lease's holder, or empty if the Lease has no holder. After a failed request, err
-	// says why the Lease cannot be used. Calls are never concurrent. Observe must not block.
+	// Observe is called after each API request that reads or writes the Lease, with three
+	// exceptions: a read finds no Lease, another client's write came first, or the request was
+	// canceled. After a successful request, holder is the name of the Lease's holder, or empty if
+	// the Lease has no holder. After a failed request, err says why the Lease cannot be used. Calls
+	// are never concurrent. Observe must not block.
 	Observe func(holder string, err error)
 }
 
@@ -64,13 +66,13 @@ func (t *Leadership) renewed() bool {
 	return until != nil && time.Now().Before(*until)
 }
 
-// Run takes part in elections until ctx ends, and calls lead each time this replica is elected. The
-// context passed to lead is canceled when ctx ends or the Lease is lost, and [context.Cause]
+// Run takes part in elections until ctx is done, and calls lead each time this replica is elected.
+// The context passed to lead is canceled when ctx is done or the Lease is lost, and [context.Cause]
 // returns the reason. Once the context is canceled, lead must return as soon as its last write has
 // ended.
 //
-// Run returns nil once ctx has ended and the Lease is released. Run returns an error only if the
-// Config is invalid.
+// Run returns nil once ctx is done and the Lease has been released. Run returns an error only if
+// the Config is invalid.
 func Run(ctx context.Context, c Config, lead func(context.Context, *Leadership)) error {
 	for ctx.Err() == nil {
 		if err := elect(ctx, c, lead); err != nil {

@@ -73,8 +73,8 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 
 type put func(context.Context, resourcelock.LeaderElectionRecord) error
 
-// claim acquires or renews the Lease. After the leadership has ended, the result is an error, so
-// that the Lease is not acquired again before the next election.
+// claim acquires or renews the Lease. Once leadership has ended, the result is an error, so that
+// the Lease is not acquired again before the next election.
 func (l *lock) claim(ctx context.Context, r resourcelock.LeaderElectionRecord, put put) error {
 	if l.leadership.ctx.Err() != nil {
 		return context.Cause(l.leadership.ctx)

@@ -33,8 +33,8 @@ type Lease interface {
 	Write(write func(context.Context) error) error
 }
 
-// Task writes one object, unless the object is already correct. The tasks of a pass have different
-// keys.
+// Task writes one object, unless the object is already correct. Each task in a pass has a unique
+// key.
 type Task[K comparable] struct {
 	Key          K
 	Turn, Within string // tasks alternate by Turn, and within a turn by Within
@@ -58,8 +58,8 @@ type Pass[K comparable] struct {
 
 // Options configures a Loop. Changed and Pass are required.
 type Options[K comparable] struct {
-	// Changed returns a channel that is closed when the result of Pass may have changed since the
-	// call.
+	// Each call of Changed returns a channel that is closed after the next change that may affect
+	// the result of Pass.
 	Changed func() <-chan struct{}
 	Pass    func() Pass[K]
 	Limiter *rate.Limiter // limits the rate of writes; nil means no limit
@@ -70,8 +70,8 @@ type Options[K comparable] struct {
 	IdleTime time.Duration
 }
 
-// Loop executes tasks while a replica is the leader. Each new election of the replica requires a
-// new Loop. All methods of a Loop are safe for concurrent use.
+// Loop executes tasks while this replica is the leader. Create a new Loop each time this replica is
+// elected. All methods of a Loop are safe for concurrent use.
 type Loop[K comparable] struct {
 	Options[K]
 
@@ -105,7 +105,7 @@ func (l *Loop[K]) History(key K) History {
 	return l.objects[key]
 }
 
-// Run executes tasks until its context ends, or until the Loop has been idle for IdleTime. Run
+// Run executes tasks until its context is done, or until the Loop has been idle for IdleTime. Run
 // returns after all writes have ended.
 func (l *Loop[K]) Run(work context.Context) {
 	defer func() {
@@ -138,10 +138,10 @@ func (l *Loop[K]) Run(work context.Context) {
 	}
 }
 
-// rest waits until the next pass is due, and begins queued writes while it waits. If nothing
-// happens, the next pass is due after the time in the wait argument. If something changes or a
-// write finishes, the remaining time is at most the batch argument. Once the context has ended, the
-// result is false.
+// rest waits until the next pass is due, and begins queued writes while it waits. The wait argument
+// is the maximum time until the next pass. When something changes or a write finishes, the
+// remaining time is shortened to the batch argument, unless it is already shorter. Once the context
+// is done, the result is false.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
@@ -214,7 +214,8 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 
 // inTurn sorts tasks so that tasks with different values of Turn alternate. Among the tasks with
 // the same Turn, tasks with different values of Within alternate. Each pass starts with a different
-// value of Turn, because a pass may begin fewer writes than there are values of Turn.
+// value of Turn. If all passes started with the same value of Turn, and each pass began only a few
+// tasks, tasks with other values of Turn might never begin.
 func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	turn := func(tasks []Task[K], of func(Task[K]) string) []Task[K] {
 		by := make(map[string][]Task[K])
