@@ -11,15 +11,15 @@
 //	w.SetCluster(cluster) // which calls w.Changed and w.WorkloadChanged
 //	err = w.Run(ctx)
 //
-// Callers may rely on the following contents of slices:
+// Callers may rely on the following guarantees about the contents of slices:
 //
 //   - For each Service, the slices with the writer's managed-by label contain exactly the
 //     ExternalWorkloads in the Service's namespace that match the Service's selector. Each workload
 //     has one endpoint per address family of the Service.
 //   - An endpoint has the readiness, zone and ports of its workload. In a headless Service, a
 //     workload name that is a DNS label becomes the endpoint's hostname.
-//   - If a Service has no selector, the writer deletes the Service's slices with the writer's
-//     managed-by label. The writer does not change slices that lack its managed-by label.
+//   - If a Service has no selector, the writer deletes those of the Service's slices that carry the
+//     writer's managed-by label. The writer does not change slices that lack its managed-by label.
 //   - Slices depend only on the current objects, not on their order or history. The writer restores
 //     slices that other clients edit or delete. While ExternalWorkloads cannot be read, slices do
 //     not change.
@@ -27,14 +27,15 @@
 //     another slice, the old slice keeps the endpoint until the new slice has been written. After a
 //     failed write for a Service, the writer does not delete the Service's slices.
 //   - The writer omits endpoints and ports that an API server would reject, and still writes the
-//     remaining ones. Status and one log line report the omitted endpoints and ports.
+//     remaining ones. [Writer.Status] lists the omitted endpoints and ports of each Service, and
+//     the writer logs each list when the list changes.
 //
 // Callers may rely on the following rules for writes:
 //
 //   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
 //     lost.
-//   - When Run's context ends, Run finishes pending writes and then releases the Lease, so that
-//     another replica continues within seconds. Each write takes at most 10 s, so Run always
+//   - When Run's context is done, Run finishes pending writes and then releases the Lease, so that
+//     another replica can take over within seconds. Each write takes at most 10 s, so Run always
 //     returns.
 //   - Run does not return early, even if the API server returns errors or objects are invalid. A
 //     failed write does not delay other Services. The writer retries a failed write indefinitely,
@@ -42,7 +43,7 @@
 //   - Namespaces take turns, and each namespace may have only a few writes in progress (see
 //     local/lease). A write that hangs for 10 s is canceled. Other Services of the namespace are
 //     delayed only if several writes in the namespace hang.
-//   - The writer waits 50 ms after a change to collect further changes. After a change to a
+//   - After a change, the writer waits 50 ms to collect further changes. After a change to a
 //     workload, the writer searches for the affected Services and then waits another 50 ms. In a
 //     namespace with more than 500 Services, this search runs at most once a second.
 //   - The slices of a Service are written at most once a second. Each slice that has to change is

@@ -32,8 +32,8 @@ const (
 	manyFailures = 8
 	// readyCheck is the interval at which the writer checks whether ExternalWorkloads can be read.
 	readyCheck = time.Second
-	// If at most maxChanges workloads of a namespace have changed, the writer searches for the
-	// affected Services. If more workloads have changed, the writer syncs all Services of the
+	// If no more than maxChanges workloads in a namespace have changed, the writer searches for the
+	// affected Services. If more workloads have changed, the writer syncs all Services in the
 	// namespace, because the search would take as long as the syncs.
 	maxChanges = 1000
 	// In a namespace with more than manyServices Services, the search for affected Services runs at

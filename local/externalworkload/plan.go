@@ -20,11 +20,12 @@ type plan struct {
 	// Updates that remove endpoints from a slice once those endpoints are in other slices.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// instead maps the updates in the move field to replacements. A replacement does not remove
-	// endpoints. If the API server has rejected any slice, the writer sends the replacements, and
-	// does not send the updates in the move field. If an update changes the ports of a slice, the
-	// update has no replacement, because the endpoints that stay in the slice would get the wrong
-	// ports. A replacement that would not change its slice is omitted.
+	// The instead field is a map from updates in the move field to updates that can replace them. A
+	// replacement keeps the endpoints that move to other slices. If the API server has rejected any
+	// slice, the writer sends the replacements, and does not send the updates in the move field. An
+	// update that changes the ports of a slice has no replacement, because a replacement would also
+	// change the ports of the endpoints that it keeps. A replacement that would not change its
+	// slice is omitted.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
@@ -97,9 +98,9 @@ func (p *plan) pack(
 }
 
 // place assigns the remaining endpoints to spare slices and to new slices. A spare slice is an
-// existing slice that would be empty if its ports stayed the same. Endpoints that share a spare
-// slice stay together, and stay in that slice if possible. If the endpoints of a spare slice stay
-// in it, the plan changes the ports of the slice.
+// existing slice that keeps no endpoints unless its ports change. Endpoints that share a spare
+// slice stay together, and stay in that slice if possible. If the plan reuses a spare slice, the
+// slice gets the ports of the endpoints that are assigned to it.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
 	home := make(map[string]int) // workload → index of its spare slice, minus len(spare)
 	for i, s := range spare {
@@ -160,10 +161,9 @@ func (p *plan) order(svc *corev1.Service, t discoveryv1.AddressType, all []*pack
 }
 
 // writeFirst breaks a cycle of slices that wait for each other. The plan first adds new endpoints
-// to the given slice, and later removes endpoints that move to other slices. An update of a spare
-// slice would also change the ports of the endpoints that the slice still contains, so the plan
-// replaces a spare slice with a new slice. If the Service is being deleted, spare slices are not
-// replaced.
+// to the given slice, and later removes endpoints that move to other slices. Updating a spare slice
+// would also change the ports of the endpoints that are still in the slice, so the plan replaces
+// the spare slice with a new slice. If the Service is being deleted, spare slices are not replaced.
 func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
@@ -208,8 +208,9 @@ type packed struct {
 	has       bool                   // a planned write adds its endpoints
 }
 
-// The keep function assigns endpoints of the group to the slice if the slice already contains them,
-// and removes these endpoints from the group. If the group is nil, the slice keeps no endpoints.
+// If the slice already contains endpoints of the group, the keep function leaves up to maxEndpoints
+// of them in the slice, and removes those endpoints from the group. If the group is nil, the slice
+// keeps no endpoints.
 func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	x := &packed{slice: s, group: g}
 	if g == nil {
@@ -224,8 +225,7 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	return x
 }
 
-// The give method records the endpoints that move from x to other slices, and returns these other
-// slices.
+// The give method records the endpoints that move from x to other slices, and returns those slices.
 func (x *packed) give(to map[string]*packed) (others []*packed) {
 	if x.slice == nil {
 		return nil

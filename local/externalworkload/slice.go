@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// Mark is the value of the label endpointslice.kubernetes.io/managed-by in slices of the
-	// Writer. Linkerd's controller uses the same value as Isthmus, so either program can take over
-	// the slices that the other wrote.
+	// Mark is the value of the endpointslice.kubernetes.io/managed-by label on the slices that a
+	// Writer manages. Linkerd's controller uses the same value as Isthmus, so either program can
+	// take over the slices that the other wrote.
 	Mark       = "linkerd-external-workloads-controller"
 	namePrefix = "linkerd-external-"
 	// maxEndpoints is the maximum number of endpoints that the Writer puts into a slice.

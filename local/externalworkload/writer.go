@@ -101,13 +101,13 @@ func (w *Writer) WorkloadChanged(before, after *decode.ExternalWorkload) {
 }
 
 // Run takes part in elections, and writes EndpointSlices while this replica holds the Lease. When
-// ctx ends, Run finishes pending writes, releases the Lease, and returns nil within seconds. Call
-// Run once.
+// ctx is done, Run finishes pending writes, releases the Lease, and returns nil within seconds.
+// Call Run once.
 func (w *Writer) Run(ctx context.Context) error {
 	return w.candidate.Run(ctx, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, w.lead)
 }
 
-// lead writes EndpointSlices until its context ends. After the context has ended, pending writes
+// lead writes EndpointSlices until its context is done. After the context is done, pending writes
 // still finish unless the Lease is lost.
 func (w *Writer) lead(work context.Context, t *leadership) {
 	t.run(work)
