@@ -9,9 +9,9 @@
 //		}
 //	}
 //
-// An export is a Service that a cluster offers through a label or a ServiceExport. The members of
-// an object that Isthmus writes are the clusters whose exports the object represents. A mirror has
-// one member. Each federated Service and each ServiceImport has one member per exporting cluster.
+// An export is a Service that a cluster offers through a label or a ServiceExport. In this package,
+// the members of an object are the clusters whose exports the object represents. A mirror has one
+// member. Each federated Service and each ServiceImport has one member per exporting cluster.
 //
 // Callers may rely on the following:
 //
@@ -21,14 +21,15 @@
 //   - If several kinds of objects need the same name, an existing object keeps its name. A mirror's
 //     name ends with the name of its link. If several mirrors need the same name, the mirror with
 //     the longest link name wins.
-//   - A plan changes and deletes only objects with the mark of this installation
-//     ([Settings.Marked]). As an exception, a plan adopts Services that Linkerd's service mirror
-//     created but no longer manages.
+//   - Except for the conditions of ServiceExports, a plan changes and deletes only objects that are
+//     marked as belonging to this installation ([Settings.Marked]). In addition, a plan adopts
+//     Services that Linkerd's service mirror created but no longer manages.
 //   - A marked object does not influence the plan for other namespaces, because anybody can forge
 //     the mark. The limits on exports count only members for which this leader has seen an export.
-//     A separate limit applies to members that existing objects list but no export has requested. A
-//     mass loss of members that no export has requested is detected in each namespace separately.
-//     Writes for different clusters take turns, and all objects that no export has requested share
+//     A separate limit applies to members that are listed in existing objects, but were not
+//     requested by any export. To detect a sudden loss of many members, the plan counts members
+//     separately in each namespace if this leader has never seen an export for them. Writes for
+//     different clusters take turns, and all objects that were not requested by any export share
 //     one turn ([SharedTurn]).
 //   - A plan does not remove members of a cluster whose exports are unknown. The exports are
 //     unknown until this process has synced the cluster ([Cluster].Synced).

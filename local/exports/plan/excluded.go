@@ -120,7 +120,7 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 // app.kubernetes.io/name. A key with this prefix is excluded only if excludedKeys contains the key.
 const commonDomain = "app.kubernetes.io"
 
-// The excluded function reports whether other software may use the given key to identify its own
+// The excluded function reports whether other software might use the given key to identify its own
 // objects. If a key is longer than the API accepts, the result is false, because looking up all
 // parent domains would take too long.
 func excluded(key string) bool {

@@ -39,9 +39,9 @@ type limiter struct{ *maker }
 // never cause the removal of an existing object that has an export.
 //
 // The number of objects that a plan allows in a namespace depends only on the exports and the
-// Memory. Forged objects in one namespace therefore do not reduce the number of allowed objects in
-// another namespace. Within a namespace, existing objects take precedence over new objects. New
-// objects are accepted in alphabetical order.
+// Memory. Forged objects in one namespace therefore do not reduce the number of objects that the
+// plan allows in another namespace. Within a namespace, existing objects take precedence over new
+// objects. New objects are accepted in alphabetical order.
 func (m limiter) limit() {
 	m.limitClusters()
 	m.limitAll()
@@ -96,7 +96,7 @@ func (m limiter) limitClusters() {
 }
 
 // fullest returns the link whose exports need the most objects, and the namespace in which the
-// exports of one cluster need the most objects. Ties are resolved in alphabetical order.
+// exports of a single cluster need the most objects. Ties are resolved in alphabetical order.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}
@@ -193,10 +193,10 @@ type followKey struct {
 }
 
 // followNamed adds members that have no export but are listed in existing objects, up to maxNamed
-// per namespace. Members without an export do not count toward the limits on exports. If the
-// members of an object exceed maxNamed, the plan leaves the object unchanged. After UnlinkedAfter,
-// members in unlinked clusters no longer count toward maxNamed, so the plan may then update the
-// object.
+// per namespace. Members without an export do not count toward the limits on exports. If adding the
+// members of an object would exceed maxNamed, the plan leaves the object unchanged. Once
+// UnlinkedAfter has passed, members in unlinked clusters no longer count toward maxNamed, so the
+// plan may then update the object.
 func (m limiter) followNamed() {
 	need := make(map[group]map[followKey]int)
 	add := func(g group, r followKey, n int) {

@@ -17,7 +17,7 @@ const (
 )
 
 // LinkSettings holds the settings for the exports of one cluster. For a linked cluster, annotations
-// of the link Secret override the default settings.
+// on the link Secret override the default settings.
 type LinkSettings struct {
 	Joins         Joins
 	Allow         Patterns    // namespaces to which the cluster may export; unused for the local cluster

@@ -14,8 +14,8 @@ type maker struct {
 	before, after Memory
 	clusters      map[string]*Cluster
 	named         map[group]*namedMembers // the members that existing objects name
-	// All members for which this leader has seen an export. The limiter later adds members that
-	// existing objects list but no export has requested.
+	// All members for which this leader has seen an export. The limiter adds the members that are
+	// listed in existing objects but were not requested by any export.
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name
 	unlinked       map[group][]string    // clusters that are not linked and that only objects name
@@ -121,8 +121,8 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		switch {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
-		// If the derived Service lists members, clusters in the ServiceImport that are not linked
-		// are ignored. A cluster that is not linked may be the local cluster under a previous name.
+		// If the derived Service lists members, any unlinked clusters in the ServiceImport are
+		// ignored. An unlinked cluster may be the local cluster under a previous name.
 		case m.clusters[c] != nil || !named:
 			clusters = append(clusters, c)
 		}
@@ -289,7 +289,8 @@ const noImports = "the local cluster does not serve the kind ServiceImport"
 
 // adoptExported finds Services that Linkerd's service mirror created for exports but no longer
 // manages. If a Service can be adopted, adoptExported records the clusters that the Service lists
-// as members. A Service of the service mirror that cannot be adopted stays unchanged.
+// as members. If a Service that the service mirror created cannot be adopted, the plan leaves the
+// Service unchanged.
 func (m *maker) adoptExported() {
 	for g, members := range m.members {
 		o := m.Service(g.target())
@@ -343,7 +344,8 @@ func (m *maker) hasMarked(what memberKey) bool {
 	return had.has(what.member) && had.marked
 }
 
-// confirmed reports whether an export has requested a member since this replica became the leader.
+// confirmed reports whether any export has requested the given member since this replica became the
+// leader.
 func (m *maker) confirmed(what memberKey) bool {
 	_, seen := m.before.seen[what]
 	return seen || m.after.lost[what].seen

@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// If a cluster loses more than half of its members within massTime, and the loss includes at least
-// massMembers members, the cluster has probably been restored from an old backup. Users rarely
-// remove most of a cluster's exports within such a short time on purpose.
+// If a cluster loses more than half of its members, and at least massMembers of them, within
+// massTime, the cluster has probably been restored from an old backup. Users rarely remove most of
+// a cluster's exports within such a short time on purpose.
 const (
 	massMembers = 10
 	massTime    = time.Minute
@@ -20,16 +20,16 @@ const kindTime = 3 * time.Second
 // Memory is the state that a plan inherits from the previous plan. A new leader begins with the
 // zero Memory.
 //
-// A user with permission to create Services in one namespace can forge an object with the mark of
-// Isthmus and with arbitrary clusters as members. To recognize forged members, Memory records which
-// members an export has requested.
+// A user with permission to create Services in one namespace can forge an object that is marked as
+// written by Isthmus and lists arbitrary clusters as members. To recognize forged members, Memory
+// records which members were requested by an export.
 type Memory struct {
 	// The planned members for which this leader has seen an export. The value is true if the member
 	// is within the limits.
 	seen map[memberKey]bool
-	// The members that exports no longer request. A member stays in this map for as long as an
-	// object lists the member. If this leader has seen an export for the member, the map keeps the
-	// member for at least massTime after the export has disappeared.
+	// The members that are no longer requested by any export. A member stays in this map for as
+	// long as an object lists the member. If this leader has seen an export for the member, the map
+	// keeps the member for at least massTime after the export has disappeared.
 	lost map[memberKey]loss
 	// The time when this leader first saw each member of an unlinked cluster.
 	unlinked map[memberKey]time.Time
@@ -40,7 +40,8 @@ type Memory struct {
 	// For each link, the time when this leader noticed that the link was deleted, or zero if the
 	// link exists.
 	links map[string]time.Time
-	// The time when each existing mirror lost its name to another link.
+	// For each existing mirror that has lost its name to another link, the time when this leader
+	// noticed the loss.
 	nameless map[memberKey]time.Time
 	imports  map[ID]*history
 }
@@ -106,7 +107,8 @@ func (m keeper) offered() map[memberKey]bool {
 }
 
 // carryLosses carries over the losses that the previous plan recorded. If a cluster's exports are
-// known, carryLosses also records each member of the cluster that no export requests any longer.
+// known, carryLosses also records each of the cluster's members that is no longer requested by any
+// export.
 func (m keeper) carryLosses(offered map[memberKey]bool) {
 	for what, l := range m.before.lost {
 		recent := l.seen && m.Now.Sub(l.since) < massTime
@@ -208,8 +210,8 @@ func (m keeper) tallyOf(what memberKey, seen bool) tally {
 	return tally{what.member, what.of.Namespace}
 }
 
-// massLosses returns the tallies with a mass loss. In a mass loss, a tally loses more than half of
-// its members within massTime, and the loss includes at least massMembers members. Forged objects
+// massLosses returns the tallies that show a mass loss. A tally shows a mass loss if it loses more
+// than half of its members, and at least massMembers of them, within massTime. Forged objects
 // affect only the tallies of their own namespace.
 func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[tally]bool {
 	lost := make(map[tally]int)

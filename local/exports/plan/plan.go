@@ -10,8 +10,8 @@ import (
 type Plan struct {
 	Services []WantedService
 	Imports  []WantedImport
-	// Delete and DeleteImports list objects that have the mark of this installation, but are not
-	// needed for any export.
+	// Delete and DeleteImports list objects that are marked as belonging to this installation, but
+	// are not needed for any export.
 	Delete, DeleteImports []Unwanted
 	// Exports lists the planned conditions of the local cluster's ServiceExports.
 	Exports   []ExportConditions
@@ -32,8 +32,8 @@ type Unwanted struct {
 	UID  string
 }
 
-// Mine reports whether the plan may delete a Service that the caller has just read from the API
-// server.
+// Mine reports whether the plan is allowed to delete a Service that the caller has just read from
+// the API server.
 func (u Unwanted) Mine(s Settings, have *Service) bool {
 	return have.UID == u.UID && s.Marked(have) && !have.Deleting
 }
@@ -94,9 +94,9 @@ func (c *Conflict) concerns(cluster string) bool {
 	return c.only == nil || slices.Contains(c.only, cluster)
 }
 
-// Fullness compares a limit with the number of objects that exports request. If Per is "link", the
-// limit applies to all exports of one link. If Per is "namespace", the limit applies to the exports
-// of one cluster in one namespace.
+// Fullness compares a limit with the number of objects that are requested by exports. If Per is
+// "link", the limit applies to all exports of one link. If Per is "namespace", the limit applies to
+// the exports of one cluster in one namespace.
 type Fullness struct {
 	Per       string // "link" or "namespace"
 	Cluster   string // empty for the local cluster

@@ -48,8 +48,8 @@ func (p Port) untargeted() Port {
 	return p
 }
 
-// unnamed returns a copy of the port without the target port. If the port's name may have been
-// generated, the copy has no name either.
+// unnamed returns a copy of the port with the target port removed. If the port's name may have been
+// generated, the name is also removed from the copy.
 func (p Port) unnamed() Port {
 	if name := p.madeUpName(); p.Name == name || strings.HasPrefix(p.Name, name+"-") {
 		p.Name = ""
@@ -210,8 +210,8 @@ type portList struct {
 
 // unite merges the ports of all lists, in order. If several ports have the same name, or the same
 // protocol and number, the result contains only the first port. The second result describes the
-// unusable ports. If there are more than maxPorts ports, the ports of the first members take
-// precedence.
+// unusable ports. If there are more than maxPorts ports, the ports of earlier members take
+// precedence over the ports of later members.
 func unite(lists []portList) (ports []Port, refused []string) {
 	var all portIndex
 	var clusters []string // parallel to the ports of all
@@ -253,13 +253,14 @@ func unite(lists []portList) (ports []Port, refused []string) {
 	return ports, refused
 }
 
-// At most maxPorts ports are selected, and the result reports for each port whether the port is
-// selected. The ports of the first members take precedence. If the first list belongs to a member,
-// ports that no known export contains rank directly after that member's ports. If the first list
-// consists of existing ports, ports that no known export contains rank first.
+// fitting selects maxPorts of the given ports, and reports for each port whether the port is
+// selected. The ports of earlier members take precedence over the ports of later members. If the
+// first list belongs to a member, ports that are missing from all known exports rank directly after
+// that member's ports. If the first list consists of existing ports, ports that are missing from
+// all known exports rank first.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
-	const unknown = 1 // rank of ports that no known export contains: between the first two lists
+	const unknown = 1 // rank of ports that are missing from all known exports: between the first two lists
 	for i, list := range lists {
 		if list.kept {
 			continue

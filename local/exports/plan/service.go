@@ -87,8 +87,8 @@ func (s *Service) unexportable() string {
 	return ""
 }
 
-// Reduce drops the fields of a Service that plans do not need for its ServiceExport. Reduce does
-// not change the result of [IsWritten] for the Service.
+// Reduce drops those fields of the Service that are not needed to plan for the Service's
+// ServiceExport. Reduce does not change the result of [IsWritten] for the Service.
 func (s *Service) Reduce() {
 	s.UID, s.OwnerUID, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
 	exclude(s.Labels, func(key string) bool { return key != markLabel && key != mirroredLabel })
@@ -112,7 +112,7 @@ type Traffic struct {
 	TrafficDistribution   string
 }
 
-// usable replaces invalid values with the default values of API servers.
+// usable replaces invalid values with the defaults that API servers apply.
 func (t Traffic) usable() Traffic {
 	const longest, standard = 86400, 10800 // in seconds
 	switch t.SessionAffinity {

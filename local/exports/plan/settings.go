@@ -13,8 +13,8 @@ type Settings struct {
 	Controller   string // the namespace of this installation, which the mark names
 	Multicluster string // the namespace of Linkerd's Links; empty if there is none
 	ClusterName  string // of the local cluster, for status.clusters of ServiceImports
-	// IPv4Only means that Isthmus does not serve IPv6 addresses, and that written Services have
-	// only IPv4 addresses.
+	// IPv4Only means that Isthmus does not serve IPv6 addresses, and that the Services it writes
+	// have only IPv4 addresses.
 	IPv4Only bool
 	// Labels enables exports by label, and ServiceExports enables exports by ServiceExport.
 	Labels, ServiceExports bool
@@ -32,9 +32,9 @@ func (s *Settings) perLink() int { return cmp.Or(s.MaxPerLink, DefaultPerLink) }
 
 func (s *Settings) perNamespace() int { return cmp.Or(s.MaxPerNamespace, DefaultPerNamespace) }
 
-// Marked reports whether a Service has the mark of this installation. The mark contains the
-// Service's name, so the mark is invalid on a copy with a different name. A Service with a selector
-// never counts as marked.
+// Marked reports whether a Service is marked as belonging to this installation. The mark contains
+// the Service's name, so the mark is invalid on a copy with a different name. A Service with a
+// selector never counts as marked.
 func (s Settings) Marked(o *Service) bool {
 	return s.marked("Service", o.ID, o.Labels, o.Annotations) && !o.Selector
 }
@@ -91,10 +91,10 @@ func IsWritten(labels map[string]string) bool {
 	return marked || labels[mirroredLabel] != ""
 }
 
-// Strict reports whether a Service has a valid mark of Isthmus, regardless of which installation
-// set the mark. A member of a strict Service contributes endpoints only to ports that the member's
-// own Service declares. The mark contains the Service's name, so a copy of a strict Service with a
-// different name is not strict.
+// Strict reports whether a Service has a valid Isthmus mark, regardless of which installation set
+// the mark. A member of a strict Service contributes endpoints only to ports that the member's own
+// Service declares. The mark contains the Service's name, so if a strict Service is copied under a
+// different name, the copy is not strict.
 func Strict(id ID, labels, annotations map[string]string) bool {
 	return Settings{Controller: labels[markLabel]}.marked("Service", id, labels, annotations)
 }

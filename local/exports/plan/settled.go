@@ -9,9 +9,9 @@ import (
 )
 
 // Once a ServiceImport is a minute old, its type and its ports are settled. A settled value changes
-// if no export has the value any more. Otherwise, a settled value changes only if an export with a
-// different value is entitled to replace it. Two rules determine which exports are entitled to
-// replace a settled value:
+// only in two cases: no export has the value any longer, or an export with a different value is
+// entitled to replace it. Two rules determine which exports are entitled to replace a settled
+// value:
 //
 //   - An export may replace its own values and the values of younger exports. For example, while
 //     the Service of the oldest export is missing, a younger export determines the value. When the
@@ -21,11 +21,12 @@ import (
 //     ports or IPs, even if their cluster reports a false creation time.
 //
 // A new leader does not know from which exports the existing values came. A new leader assumes that
-// each value came from the oldest export with that value. Under a new leader, an export may replace
-// the value of a younger export only if the older export was absent when the ServiceImport was
-// written. An annotation on the ServiceImport lists the clusters whose exports were absent when
-// Isthmus wrote the ServiceImport. If the Service of the oldest export is recreated after a change
-// of leader, the annotation allows that export to determine the value again.
+// each value came from the oldest export with that value. Under a new leader, an older export may
+// replace the value of a younger export only if the older export was absent when Isthmus wrote the
+// ServiceImport. An annotation on the ServiceImport lists the clusters whose exports were absent
+// when Isthmus wrote the ServiceImport. For example, if the Service of the oldest export is missing
+// when the leader changes, the annotation lists that export's cluster, so the export may replace
+// the value once the Service reappears.
 
 const settleTime = time.Minute
 
@@ -60,8 +61,8 @@ func keyOf(p *member) exportKey {
 	return exportKey{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
 }
 
-// yields reports whether a member's export may replace a value with this origin. An export may
-// replace its own values and the values of younger exports.
+// yields reports whether a value that has this origin may be replaced by a member's export. An
+// export may replace its own values and the values of younger exports.
 func (o origin) yields(p *member) bool {
 	e := keyOf(p)
 	if e == o.exportKey {
@@ -267,8 +268,8 @@ func (s *settler) unnamed(there []Port) map[Port]bool {
 
 // absentClusters returns the value of the annotation absentKey. The annotation lists clusters that
 // have a ServiceExport but are neither members nor newcomers. A cluster stays in the annotation
-// while it is unlinked or its exports are unknown. While the exports of any member are unknown, a
-// listed cluster stays in the annotation as long as it has a ServiceExport.
+// while it is unlinked or its exports are unknown. While any member's exports are unknown, every
+// listed cluster that has a ServiceExport stays in the annotation.
 func (s *settler) absentClusters(m *maker, members []*member) string {
 	isMember := make(map[string]bool)
 	for _, p := range members {

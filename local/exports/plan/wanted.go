@@ -26,10 +26,11 @@ type WantedService struct {
 	adopts   *Service // the Service to adopt, or nil
 }
 
-// Mine reports whether the plan may write a Service that the caller has just read from the API
-// server. The plan may write a Service that has the mark of this installation. The plan may also
-// write a Service that it adopts from Linkerd's service mirror, unless the Service has changed
-// since planning.
+// Mine reports whether the plan is allowed to write a Service that the caller has just read from
+// the API server. The plan is allowed to write a Service that is marked as belonging to this
+// installation. The plan is also allowed to write a Service that it adopts from Linkerd's service
+// mirror, unless the Service has changed since planning. A Service that is being deleted is never
+// written.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false

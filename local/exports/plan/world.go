@@ -70,8 +70,9 @@ type Cluster struct {
 	// unchanged.
 	Synced, ServiceExportsSynced bool
 	Exports                      []Export // IDs are unique
-	// Emptied means that the cluster's API server does not serve the kind ServiceExport. A cluster
-	// that stops serving the kind ServiceExport stays a member of ServiceImports for UnlinkedAfter.
+	// Emptied means that the cluster's API server does not serve the kind ServiceExport. If a
+	// cluster stops serving the kind ServiceExport, the cluster remains a member of ServiceImports
+	// until UnlinkedAfter has passed.
 	Emptied bool
 	LinkSettings
 	Lease Lease

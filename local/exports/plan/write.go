@@ -77,8 +77,8 @@ func (m writer) write() {
 }
 
 // nameWinners returns, for each Service name, the group that may use the name. A group whose
-// Service already exists wins. If none of the groups has a Service yet, the kind of the group
-// decides first, and then the age of the group's link.
+// Service already exists wins. If none of the groups has a Service yet, the group with the
+// highest-ranking kind wins. Among groups of the same kind, the group with the oldest link wins.
 func (m writer) nameWinners(wanted []*merged) map[ID]group {
 	winners := make(map[ID]group)
 	for _, one := range wanted {
@@ -158,8 +158,8 @@ func (m writer) judgeTarget(one *merged, winner group) (s State, detail string) 
 	case m.named[g] == nil:
 		return LeftToLinkerd, "a service mirror wrote the Service and may still be running"
 	}
-	// A Service is adopted only for known exports. The limits may have excluded all known exports
-	// of the group.
+	// A Service is adopted only if at least one member of its group has a known export. The limits
+	// may have excluded all members with known exports.
 	if !slices.ContainsFunc(m.members[g], func(p *member) bool { return p.export != nil }) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
