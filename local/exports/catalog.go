@@ -20,7 +20,8 @@ type CatalogOptions struct {
 	// and must not block. When the selectors of a cluster have changed, call
 	// [clusterstore.Store.RelistServices].
 	Selectors func(cluster string) plan.Selectors
-	// ServiceExports enables watches of ServiceExports, and of ServiceImports in the local cluster.
+	// ServiceExports enables watches of ServiceExports in all clusters, and of ServiceImports in
+	// the local cluster only.
 	ServiceExports bool
 	// Defaults are the settings for links whose Secrets have no annotations for exports. The
 	// default ExcludeLabels also apply to the local cluster.

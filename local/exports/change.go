@@ -52,10 +52,10 @@ type Change struct {
 	do      do
 }
 
-// turnOfImport returns the turn for writes to ServiceImports and ServiceExports. Writes to Services
-// have separate turns, so that slow responses for ServiceImports or ServiceExports do not delay
-// writes to Services. If no export requests an object, the turn does not depend on the kind of the
-// object.
+// turnOfImport returns the turn for writes to ServiceImports and ServiceExports. These writes take
+// turns separately from writes to Services, so that slow responses for ServiceImports or
+// ServiceExports do not delay writes to Services. If an object is not requested by any export, the
+// turn does not depend on the kind of the object.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn

@@ -17,22 +17,23 @@
 //
 // Callers may rely on the following:
 //
-//   - The writer changes or deletes only objects with the mark of Isthmus and objects that the plan
-//     has adopted. Before each write, the writer reads the object again to verify that Isthmus
-//     manages the object.
+//   - Except for the conditions of ServiceExports, the writer changes or deletes only objects that
+//     are marked as belonging to this installation of Isthmus, and objects that the plan has
+//     adopted. Before each write, the writer reads the object again to verify that Isthmus manages
+//     the object.
 //   - Each write contains the object's UID and resource version. If the object has changed since
 //     the read, the writer reads the object again and retries.
 //   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
-//     lost. When Run's context ends, Run finishes pending writes within 10 s and then releases the
-//     Lease.
+//     lost. When Run's context is done, Run finishes pending writes within 10 s and then releases
+//     the Lease.
 //   - While nothing is exported and no objects written by Isthmus exist, replicas do not acquire
 //     the Lease.
 //   - After a change, the writer waits 50 ms to collect further changes. For up to 1 s after a
 //     change, the writer may still begin writes from an older plan.
 //   - An object is written at most once a second. An object that keeps changing is written less
 //     often, down to once a minute.
-//   - At most 50 writes begin per second. The clusters whose exports need writes take turns, and
-//     within a cluster's turn, the namespaces take turns. Objects that no export requests are
+//   - At most 50 writes begin per second. Clusters with pending writes take turns, and within a
+//     cluster's turn, its namespaces take turns. Objects that are not requested by any export are
 //     treated like the objects of one additional cluster.
 //   - A failed write does not delay other objects. The writer retries a failed write indefinitely,
 //     with a back-off from 1 s to 5 min. Deletions for the same exports wait until the write has
@@ -74,7 +75,8 @@
 //   - This process measures all times with its own clock, so the clocks of service mirrors may
 //     differ from it. Each time this process sees a renewal, it treats the Lease as held for the
 //     number of seconds that the Lease specifies, but for at least 10 s. After a restart, a process
-//     treats any Lease with a holder as just renewed, even if the service mirror has stopped.
+//     treats any Lease that has a holder as if the Lease had just been renewed, even if the service
+//     mirror has stopped.
 //   - While Leases or Links cannot be read, Isthmus does not change objects that Linkerd created.
 //
 // Callers may rely on the following rules for Link objects:

@@ -25,9 +25,9 @@ const (
 	writeRate, writeBurst = 50, 10
 	// maxPause is the longest pause between writes to an object that keeps changing.
 	maxPause = time.Minute
-	// A failing write delays deletions for the same exports until it has failed failuresDelay
-	// times, which takes about 15 s in total. Without this limit, a failing write for one cluster
-	// could delay deletions for another cluster forever.
+	// failuresDelay is the number of failures after which a failing write no longer delays
+	// deletions for the same exports. Five failures take about 15 s in total. Without a limit, a
+	// failing write for one cluster could delay deletions for another cluster forever.
 	failuresDelay = 5
 )
 

@@ -261,8 +261,9 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 }
 
 // Complete fills in the Lease field of a cluster. If the cluster has a Link, Complete also sets Age
-// to the creation time of the Link. As long as the exports of the cluster must not be added or
-// removed, Complete also sets Joins to plan.Unreadable, unless Joins is plan.JoinsNone.
+// to the creation time of the Link. If the cluster's selectors are unknown, or if the selectors of
+// any cluster changed less than a second ago, Complete also sets Joins to plan.Unreadable, unless
+// Joins is plan.JoinsNone.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 	maxProblem = 4 << 10
 )
 
-// A function of type do executes a change, and returns the verb of the attempted write.
+// A do function applies a change, and returns the verb of the attempted write.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
 type kept interface {

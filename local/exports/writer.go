@@ -83,7 +83,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// await waits until a plan is no longer idle. If ctx ends, the result is false.
+// await waits until a plan is no longer idle. If ctx is done, the result is false.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		changed := w.Changed()
@@ -103,7 +103,7 @@ func (w *Writer) await(ctx context.Context) bool {
 	return false
 }
 
-// An idle plan lists no objects, and has no time at which it must be computed again.
+// An idle plan lists no objects, and is not due to be recomputed at any particular time.
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }
