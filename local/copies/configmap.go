@@ -39,8 +39,8 @@ const (
 	maxLists = 32      // of a copy; a copy has a list for each kind
 	maxOther = 128     // of a field other than a list, in bytes; a copy has empty metadata
 	maxHead  = 4 << 10 // of a head, in bytes
-	// maxGenerations limits the memory for the descriptions of generations. Isthmus ignores
-	// generations beyond the limit.
+	// maxGenerations is the maximum number of generations that a replica considers at a time. The
+	// limit bounds the memory that the descriptions of generations use.
 	maxGenerations = 2048
 )
 

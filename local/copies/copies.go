@@ -159,8 +159,8 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 	return g.unpack(parts)
 }
 
-// newest and cached are resource versions for list requests. A list with the version cached costs
-// the API server less, but may be out of date.
+// newest and cached are resource versions for list requests. A list request with resource version
+// "0" costs the API server less, but the response may be out of date.
 const newest, cached = "", "0"
 
 // The list method returns the selected generations, newest first.
@@ -298,9 +298,9 @@ func (c *Copies) decide(all []*generation, links []clusterstore.LinkedCache, lea
 	return w
 }
 
-// isOver reports whether the outage during which a generation was written is over. If another
-// replica wrote the generation while this replica already considered the cluster ready, isOver
-// returns false.
+// isOver reports whether the outage during which a generation was written is over. If this replica
+// already considered the cluster ready when another replica wrote the generation, isOver returns
+// false.
 func isOver(g *generation, l *clusterstore.LinkedCache) bool {
 	return l.State == cluster.Ready && time.Since(l.Since) >= readyFor && l.Since.After(g.Written)
 }
