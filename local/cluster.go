@@ -45,8 +45,8 @@ type Options struct {
 	// an export. Pass the same ExportOptions to the Store, together with the result of LocalLink.
 	// If Exports is nil, the cluster caches nothing for exports.
 	Exports *clusterstore.ExportOptions
-	// Supervisor recovers from panics that occur while a Service is defined, a profile is updated
-	// or a change is processed. If Supervisor is nil, a panic ends the process.
+	// Supervisor recovers from panics that occur while a Service is being defined, a profile
+	// updated, or a change processed. If Supervisor is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
 	// Report is called when the cluster's state changes, and once at the start if the cluster is
 	// cordoned. Report must not block.
@@ -194,15 +194,15 @@ func (l *Cluster) Synced() <-chan struct{} { return l.link.Synced() }
 func (l *Cluster) Status() adminapi.Cluster { return l.link.Status() }
 
 // Look reads the cluster's trust anchors and Pod networks again, and returns once they have been
-// read or ctx has ended.
+// read or ctx is done.
 func (l *Cluster) Look(ctx context.Context) { l.link.Look(ctx) }
 
 // LocalLink returns the cluster's link, for clusterstore.Options.
 func (l *Cluster) LocalLink() *clusterstore.LocalLink { return l.link }
 
-// maxDefiners is the number of goroutines that compute the definitions of Services. No two of these
-// goroutines work in the same namespace at the same time, so a Service with many members does not
-// delay Services in other namespaces.
+// maxDefiners is the number of goroutines that compute the definitions of Services. Each namespace
+// occupies at most one of these goroutines at a time, so a Service with many members does not delay
+// Services in other namespaces.
 const maxDefiners = 4
 
 // superviseDefine calls define. If the call panics, the Service keeps its definition and is queued
@@ -299,8 +299,8 @@ func (l *Cluster) AssignedTo(ip netip.Addr) string { return l.cluster.AssignedTo
 
 // Zone returns the zone of a node, and a channel that is closed when the zone may have changed. The
 // zone is empty if the node is unknown or has no zone. All unknown nodes share one channel, which
-// is closed when any node appears. Zone stores nothing for unknown nodes, so clients cannot fill
-// the memory with invented node names. If node is empty, the channel is nil.
+// is closed when any node appears. Zone stores nothing for unknown nodes, so that clients cannot
+// exhaust memory by inventing node names. If node is empty, the channel is nil.
 func (l *Cluster) Zone(node string) (zone string, changed <-chan struct{}) { return l.zones.get(node) }
 
 // Profile watches the profile of a destination. Once Synced is closed, the watch always has a

@@ -44,10 +44,10 @@ func define(
 //
 // A Service with a local-discovery or remote-discovery annotation is federated, even if the
 // annotation is empty. Federation annotations override the labels of a mirror. An empty annotation
-// is not a problem, because the service mirror leaves empty annotations behind. A mirror whose
-// labels identify a cluster but not a Service has no members, so its clients are rejected. A
-// Service with an empty remote-discovery label is an ordinary Service, because the label does not
-// identify a cluster.
+// is not reported as a problem, because the service mirror leaves empty annotations behind. A
+// mirror whose labels identify a cluster but not a Service has no members, so its clients are
+// rejected. A Service whose remote-discovery label is empty is treated as an ordinary Service,
+// because an empty label does not identify a cluster.
 func defineMembers(id federation.ServiceID, svc *cluster.Service) (*federation.Definition, []string) {
 	local, hasLocal := svc.Annotations[localDiscovery]
 	remote, hasRemote := svc.Annotations[remoteDiscovery]

@@ -9,10 +9,10 @@
 //	zone, changed := l.Zone("node-1")
 //
 // A [clusterstore.LocalLink] lists and watches the local cluster in the same way as a linked
-// cluster. The table lists the local cluster as [federation.Local], with its region and cordon. In
-// addition to the data of a linked cluster, a [Cluster] provides the definitions of services, the
-// zones of nodes, and the profiles. The Cluster reads the definitions from the labels and
-// annotations of Services, and stores them in the table.
+// cluster. The table lists the local cluster as [federation.Local], with its region and cordon. A
+// [Cluster] provides the same kinds of data as a linked cluster, and also service definitions, node
+// zones and profiles. The Cluster reads the definitions from the labels and annotations of
+// Services, and stores them in the table.
 //
 // Callers may rely on the following:
 //
@@ -27,17 +27,17 @@
 //     objects change. Watches with the same key share one profile. A key without watches uses no
 //     memory.
 //   - If the API cannot be reached, definitions, zones and profiles stay unchanged. Run returns
-//     only when its context ends.
+//     only when its context is done.
 //   - A Cluster ignores invalid parts of a Service's annotations or labels. Invalid parts are
 //     logged once when they appear, and Problems returns them while they exist.
-//   - A Cluster stores nothing for unknown nodes, so clients cannot fill the memory with invented
-//     node names.
+//   - A Cluster stores nothing for unknown nodes, so that clients cannot exhaust memory by
+//     inventing node names.
 //
 // All methods of a [Cluster] are safe for concurrent use, but Run must be called only once. Run
 // starts the goroutines that list and watch the local cluster, and a few more goroutines that
-// compute the definitions of Services. Two goroutines never compute definitions in the same
-// namespace at the same time. One goroutine of the cluster updates the profiles, and locks one
-// watched profile at a time.
+// compute the definitions of Services. No two goroutines ever compute definitions in the same
+// namespace at the same time. A single goroutine updates all profiles, and locks one watched
+// profile at a time.
 //
 // ARCHITECTURE.md, at the root of the module, explains how the packages work together.
 package local

@@ -213,8 +213,8 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	return federation.MinReady{Count: int(n)}, nil
 }
 
-// parseReturn parses a duration, and rejects values above the maximum. The longestText argument is
-// the text for the maximum in error messages.
+// parseReturn parses a duration, and rejects values above the maximum. Error messages show the
+// maximum in the form of longestText, such as "1h".
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {

@@ -9,8 +9,8 @@ import (
 )
 
 // zones holds the zone of every node. The Cluster publishes the first change immediately, and then
-// batches changes for a second. Publishing a change wakes the streams of all clients on the node.
-// Batching prevents a user who may edit Nodes from keeping Isthmus busy.
+// batches further changes for one second. Publishing a change wakes the streams of all clients on
+// the node. Batching prevents a user who may edit Nodes from keeping Isthmus busy.
 type zones struct {
 	changed *pace.Signal // apply is due
 
