@@ -17,9 +17,9 @@ func (a audience) find(c Client) *published {
 	return nil
 }
 
-// The clients method appends all kinds of clients on the given nodes to the given list. If nodes is
-// nil, the method appends every kind of client, including clients without a node. Clients without a
-// node come first, as Set.HintedTo requires.
+// The clients method appends the entries for the clients on the given nodes to the given list. If
+// nodes is nil, the method appends the entries for all clients. Clients without a node come first,
+// as Set.HintedTo requires.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
 		list = append(list, a[""]...)

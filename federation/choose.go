@@ -68,8 +68,9 @@ type gatewaySlice struct {
 	cluster ClusterName
 }
 
-// tally holds the endpoints that are available to clients that request the same instance from the
-// same node and zone. A tally also holds the number of endpoints in each tier.
+// tally holds the endpoints that are available to a group of similar clients, and the number of
+// endpoints in each tier. Clients share a tally if they run on the same node, are in the same zone,
+// and request the same instance.
 type tally struct {
 	zone   string // the clients' zone, if zone is a term of the preference
 	counts tierCounts
@@ -271,7 +272,8 @@ func (x *pass) zoned() bool {
 	return st != nil && st.zone != st.unnamed()
 }
 
-// onNode returns all endpoints of linked clusters, and the local cluster's Pods on the given node.
+// onNode removes the endpoints of the local cluster, except those of Pods on the given node. The
+// endpoints of linked clusters are kept.
 func onNode(list []*Endpoint, node string) []*Endpoint {
 	return filter(list, func(e *Endpoint) bool {
 		return e.Cluster != Local || e.Kind == Pod && e.Node == node && node != ""

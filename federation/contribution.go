@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// contribution caches the last result of reading a member. After a change in one cluster, only that
-// cluster has to be read again.
+// contribution caches the data that was most recently read from one member. After a change in one
+// cluster, only that cluster has to be read again.
 type contribution struct {
 	member    Member
 	src       Source // nil unless the cluster is ready
@@ -177,10 +177,10 @@ func (b bounds) screen(s *Slice) *screened {
 	return b.screenUnready(s, out)
 }
 
-// screenUnready checks the unready addresses in a slice, and stores those that are allowed in the
-// given result. If there is no result yet, but unready addresses are refused, screenUnready creates
-// the result. Unready addresses are only counted, so it does not matter which local objects have
-// the same addresses.
+// screenUnready adds a slice's unready endpoints to the given result, except endpoints outside the
+// link's ranges. If the given result is nil, screenUnready creates a result only if an unready
+// endpoint is outside these ranges. screenUnready does not check whether addresses are assigned to
+// local objects, because unready endpoints are counted but never served.
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {

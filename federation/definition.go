@@ -219,7 +219,7 @@ var TermWords = [...]string{
 
 // MinReady is the number of ready endpoints that clients require, or a percentage of all endpoints,
 // ready or not. At least one endpoint must be ready, even if the percentage amounts to less than
-// one endpoint. The zero value is equivalent to one endpoint.
+// one endpoint. The zero value means that clients require one ready endpoint.
 type MinReady struct {
 	Count   int // zero means 1
 	Percent int // from 1 to 100; zero means that Count is used

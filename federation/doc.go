@@ -43,9 +43,10 @@
 //
 // Addresses:
 //
-//   - Sets never contain an endpoint of a linked cluster outside the [Ranges] of its link.
-//   - Sets never contain an endpoint of a linked cluster whose address is assigned to an object in
-//     the local cluster: see [AddressOwners].
+//   - If the address of a linked cluster's endpoint is outside the [Ranges] of the cluster's link,
+//     no set contains the endpoint.
+//   - If the address of a linked cluster's endpoint is assigned to an object in the local cluster,
+//     no set contains the endpoint (see [AddressOwners]).
 //   - When ranges or owners change, each affected set changes in one step.
 //
 // Cost:
@@ -64,8 +65,8 @@
 // Preferences and cordons:
 //
 //   - If a service has a Preference, clients receive only the most preferred tiers that together
-//     contain enough ready endpoints. When more tiers become necessary, the table adds their
-//     endpoints in the same step.
+//     contain enough ready endpoints. If more tiers become necessary, the table immediately adds
+//     all endpoints of these tiers.
 //   - Tiers that are no longer necessary stay in use for ReturnAfter, and are then removed
 //     gradually over ReturnOver. If a Key was not watched before, its clients initially receive
 //     only the tiers that they need.

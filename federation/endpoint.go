@@ -28,11 +28,12 @@ type Endpoint struct {
 	// If Meshed is true, a Linkerd proxy receives the traffic to the endpoint's port. Only meshed
 	// endpoints receive protocol hints and HTTP/2 parameters.
 	Meshed bool
-	// If Opaque is true, proxies must not detect the protocol of the port.
+	// If Opaque is true, proxies must skip protocol detection for the endpoint's port.
 	Opaque bool
 	// InboundPort is the inbound port of the endpoint's proxy, for use with the transport header.
 	// Zero means that the transport header cannot be used. InboundPort is zero if the inbound port
-	// is unknown, or if the endpoint is itself a port of the proxy.
+	// is unknown. InboundPort is also zero if the endpoint's port is a host port, or the admin or
+	// control port of the proxy.
 	InboundPort uint16
 }
 
@@ -59,11 +60,11 @@ func (e *Endpoint) NameLabel() (Label, bool) {
 type Kind uint8
 
 const (
-	// Address is the kind of an address that belongs to neither a Pod nor an ExternalWorkload, such
-	// as a manually defined endpoint or a Linkerd gateway.
+	// Address means that the address belongs to neither a Pod nor an ExternalWorkload. Examples are
+	// the addresses of Linkerd gateways and of manually defined endpoints.
 	Address Kind = iota
 	Pod
-	// Workload is an address of a Linkerd ExternalWorkload.
+	// Workload means that the address belongs to a Linkerd ExternalWorkload.
 	Workload
 )
 
@@ -144,8 +145,8 @@ type Identity struct {
 type Label struct{ Name, Value string }
 
 // PlainLabel reports whether text is safe to use as the value of a label. Proxies write label
-// values into their metrics without escaping them. A quotation mark, backslash or line break in a
-// label value could break or forge the metrics of a proxy.
+// values into their metrics without escaping them. A label value with a quotation mark, backslash
+// or line break could corrupt a proxy's metrics, or could be used to forge metrics.
 func PlainLabel(text string) bool {
 	return strings.IndexByte(text, '"') < 0 && strings.IndexByte(text, '\\') < 0 && strings.IndexByte(text, '\n') < 0
 }

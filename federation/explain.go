@@ -46,7 +46,7 @@ type inquiry struct {
 	Question
 	ipv6    bool
 	port    *port // a copy without clients
-	use     use   // how much of each tier clients receive
+	use     use   // what share of each tier the clients receive
 	won     []*Endpoint
 	omitted omitted
 	result  *Explanation
@@ -177,8 +177,8 @@ func newExplainedAddress(member int, l *Slice, e *Endpoint) ExplainedAddress {
 	}
 }
 
-// leftOut explains the addresses that are not in the member's cached share. The result contains the
-// time of the last change to each slice.
+// leftOut explains why some addresses of a member are missing from the member's cached Share. The
+// result maps the name of each slice to the time of the slice's last change.
 func (x *inquiry) leftOut(
 	ctx context.Context, i int, byName map[string]*Slice, source Explainer,
 ) (changed map[string]time.Time) {
@@ -325,7 +325,7 @@ const (
 	OutsideRanges
 	// Owned means that the address is assigned to an object in the local cluster.
 	Owned
-	// ClusterCordoned means that a user has withdrawn the cluster.
+	// ClusterCordoned means that the address is not served because a user has cordoned its cluster.
 	ClusterCordoned
 	// ClusterLost means that the cluster is withdrawn until its API can be watched again.
 	ClusterLost
@@ -344,10 +344,10 @@ const (
 	// TierNotUsed means that clients do not use the tier of the address, or have already dropped
 	// the part of the tier that contains the address.
 	TierNotUsed
-	// HintedToOtherNodes means that the endpoint has only hints for other nodes, while another
-	// endpoint has a hint for the client's node.
+	// HintedToOtherNodes means that the endpoint has hints only for nodes other than the client's,
+	// while another endpoint has a hint for the client's node.
 	HintedToOtherNodes
-	// OtherZones means that the endpoint has only hints for zones other than the client's.
+	// OtherZones means that the endpoint has hints only for zones other than the client's.
 	OtherZones
 	// IPv6Off means that Isthmus does not serve IPv6 addresses.
 	IPv6Off

@@ -10,9 +10,9 @@ import (
 // endpoints they would receive after a cordon.
 type ServiceImpact struct {
 	Service ServiceID
-	// If clients watch the port, Watched is true, and the counts in Now and Then are numbers of
-	// endpoints. If Watched is false, Now and Then contain 1 for each member that clients can use,
-	// and 0 for every other member.
+	// Watched says whether clients watch a port of the service. If Watched is true, Now and Then
+	// contain the number of endpoints that clients receive from each cluster. If Watched is false,
+	// Now and Then contain 1 for each member that clients can use, and 0 for every other member.
 	Watched bool
 	Port    uint16 // zero unless Watched is true
 	// Zone and Node identify the clients that would have the fewest endpoints left. The fields Now
@@ -93,9 +93,9 @@ func countByCluster(in inputs, endpoints []*Endpoint) (list []ClusterCount) {
 	return list
 }
 
-// The trials function returns copies of the service's ports, sorted by number. If the members of a
-// port differ from the given members, the port is omitted, because an update of the port is
-// imminent. If the service is nil or broken, the result is nil.
+// The trials function returns copies of the service's ports, sorted by number. If a port does not
+// have the given members, the port is omitted, because it is about to be updated. If the service is
+// nil or broken, the result is nil.
 func trials(s *watchedService, of []Member) (list []*trial) {
 	if s == nil {
 		return nil

@@ -41,14 +41,14 @@ type WatchedMember struct {
 	Total   uint64
 	Changed time.Time // time of the last such change; zero if there was none
 	Offered int       // number of offered endpoints, including refused ones
-	Yielded int       // number of offered addresses that another member wins
+	Yielded int       // number of addresses that this member offers but another member wins
 
 	Conflicts []Conflict // a few of the addresses that another member wins
 	Refused   Refused    // the refused endpoints
 	Ports     []uint16   // only in an Explanation: a few of the ports of its addresses, sorted
 }
 
-// Conflict describes an address that one member offers, but that another member wins.
+// Conflict describes an address that one member offers but another member wins.
 type Conflict struct {
 	Addr   netip.AddrPort
 	Winner Member
@@ -86,8 +86,8 @@ func describePort(p *port, list []WatchedMember) []WatchedMember {
 	return list
 }
 
-// countYields counts, for each member, the offered addresses that another member wins. An address
-// that only one member offers does not count, even if several slices contain it.
+// countYields counts the addresses that each member offers but another member wins. An address that
+// only one member offers does not count, even if several slices contain it.
 func countYields(p *port, members []WatchedMember) {
 	const none = -1
 	type holders struct{ first, last int } // the members found so far that offer the address
@@ -119,8 +119,8 @@ func countYields(p *port, members []WatchedMember) {
 	}
 }
 
-// SteeredService describes a watched service that has either a preference or a member in a cluster
-// that is out of service.
+// SteeredService describes a watched service whose endpoints depend on a preference or on the
+// standing of a cluster.
 type SteeredService struct {
 	Service           ServiceID
 	Preference        *Preference     // never nil

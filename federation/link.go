@@ -173,8 +173,8 @@ func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread
 	return spread{from: from, to: to, start: now, step: over / parts}
 }
 
-// spread.at returns the standings at the given time, and the time at which the next part changes.
-// If the change is complete, the returned time is zero.
+// spread.at returns the standing of each part of the cluster at the given time, and the time of the
+// next step of the change. If the change is complete, the returned time is zero.
 func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	if s.step <= 0 {
 		return uniform(s.to), time.Time{}

@@ -77,9 +77,9 @@ func merge(offers offers) ([]*Endpoint, contested) {
 
 // remerge returns the same endpoints as merge(offers), but reuses the result of an earlier merge.
 // Only the offer at index i may have changed since the earlier merge. The last argument is the
-// previous offer at index i. If an endpoint has not changed, the result contains its pointer from
-// the given merged list. If no endpoint has changed, the result is the given merged list. The call
-// may modify the given map of contested addresses.
+// previous offer at index i. If an endpoint has not changed, the result contains the same pointer
+// to the endpoint as the given merged list. If no endpoint has changed, the result is the given
+// merged list. The call may modify the given map of contested addresses.
 //
 // The cost of remerge depends only on the size of the changed slices, except for the cost of
 // copying one list of pointers. If many addresses may have changed, remerge calls merge, because

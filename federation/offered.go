@@ -20,8 +20,8 @@ func newOfferedAddrs() offeredAddrs {
 	return offeredAddrs{v4: newAddrUses[[4]byte](), v6: newAddrUses[[16]byte]()}
 }
 
-// The services method returns the identifying numbers of the watched services for which linked
-// clusters offer the address. Each number is a key in Table.numbered. The order is unspecified.
+// The services method finds the watched services for which linked clusters offer the address. The
+// result contains the services' keys in Table.numbered, in an unspecified order.
 func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,14 +14,14 @@ type port struct {
 	number      uint16
 	members     []contribution // in definition order
 	steering    *steering      // nil if clients get everything
-	offers      offers         // the members' offers without refused and withdrawn endpoints: see steering.offers
+	offers      offers         // the members' offers without refused and withdrawn endpoints (see steering.offers)
 	merged      []*Endpoint
 	unready     []*Endpoint // nil if the number of unready endpoints does not matter
 	contested   contested   // addresses that several slices in offers contain
 	summary     summary
 	hinted      hintIndex               // index of merged, or of the part in use
 	audiences   map[string]audience     // by the requested instance; empty for the whole service
-	failingBack map[*published]struct{} // clients that are about to drop tiers: see tierUsage.due
+	failingBack map[*published]struct{} // clients that are about to drop tiers (see tierUsage.due)
 }
 
 func newPort(s *watchedService, number uint16) *port {
@@ -39,8 +39,8 @@ type summary struct {
 	cluster                              ClusterName // the Cluster of sets without endpoints
 }
 
-// origin identifies the change that causes new sets of endpoints to be published. If anything other
-// than a member's Service has changed, origin is the zero value.
+// origin contains the cluster and the time of the change that causes new sets of endpoints to be
+// published. If the cause is not a call to Table.Changed, origin is the zero value.
 type origin struct {
 	cluster ClusterName
 	at      time.Time
@@ -321,8 +321,8 @@ func summarize(d *Definition, members []contribution, st *steering) summary {
 	return sum
 }
 
-// The undeclared function reports whether at least one member contributes endpoints, but no member
-// declares the port. While a member is pending, the result is false.
+// The undeclared function returns true if at least one member contributes endpoints and no member
+// declares the port. While any member's cluster is pending, the function returns false.
 func undeclared(members []contribution) bool {
 	serving := false
 	for _, c := range members {
@@ -513,8 +513,8 @@ func (p *port) remove(to *published) {
 	}
 }
 
-// removeUnwatched removes every kind of client that has no watches. A panic in watchedService.add
-// may leave clients without watches behind.
+// removeUnwatched removes every kind of client that has no watches. After a panic in
+// watchedService.add, a port may contain a kind of client that has no watches.
 func (p *port) removeUnwatched() {
 	for _, to := range p.all() {
 		if to.refs == 0 {
@@ -523,8 +523,8 @@ func (p *port) removeUnwatched() {
 	}
 }
 
-// The all method returns all kinds of clients. Clients of the whole service come first, so that
-// they do not have to wait for clients that request nonexistent instances.
+// The all method returns one entry for each kind of client. Clients of the whole service come
+// first, so that they do not have to wait for clients that request nonexistent instances.
 func (p *port) all() []*published {
 	list := p.whole()
 	for instance, a := range p.audiences {
@@ -548,8 +548,9 @@ func (p *port) gatewaySlices() (list []gatewaySlice) {
 	return list
 }
 
-// copyTo copies the port without its clients, so that the copy can be read without the service's
-// lock. The copy overwrites the destination, and reuses the memory of its lists.
+// copyTo copies everything in the port except the clients, so that the copy can be read without the
+// service's lock. The copy replaces the previous content of the destination. To avoid allocations,
+// copyTo reuses the memory of the destination's lists.
 func (p *port) copyTo(to *port) {
 	*to = port{
 		number:   p.number,

@@ -35,8 +35,8 @@ const (
 	NoPort
 	// NoAddress means that the service declares the port, but is of type ExternalName.
 	NoAddress
-	// NoInstance means that no endpoint of the service has the requested hostname, or that the
-	// endpoint's Pod is not cached yet.
+	// NoInstance means that no endpoint of the service has the requested hostname, or that the Pod
+	// of the endpoint with this hostname is not cached yet.
 	NoInstance
 	// Ambiguous means that several objects claim the address.
 	Ambiguous
@@ -58,7 +58,7 @@ type Profile struct {
 	// If Rejected is true, the service's ServiceProfile is invalid, and Routes is nil. Proxies keep
 	// the routes that they have already received for the service.
 	Rejected bool
-	Opaque   bool // whether proxies must not detect the service port's protocol
+	Opaque   bool // whether proxies must skip protocol detection for the service port
 
 	// Endpoint describes the endpoint at the address. In the profile of a service, Endpoint is nil.
 	// Common.Labels contains all labels of the endpoint, and Common.Group is empty.

@@ -27,7 +27,7 @@ type watchedService struct {
 	// mu is held while sources are read, and while the results are merged and published.
 	mu          sync.Mutex
 	ports       map[uint16]*port
-	broken      bool // whether a panic left ports half changed: see restore
+	broken      bool // whether a panic left ports half changed (see restore)
 	steered     bool // whether any port is steered, or was at the last call of reschedule
 	tierChanges tierChanges
 }
@@ -265,8 +265,9 @@ func (s *watchedService) noteTiers(to *published) {
 	}
 }
 
-// reportTiers reports changes to the tiers in use. If a client with different tiers appears or
-// disappears, reportTiers does not report a change.
+// reportTiers reports changes to the number of tiers that clients use. If a client appears or
+// disappears, reportTiers does not report a change, even if this client uses more tiers than all
+// other clients in its zone.
 func (s *watchedService) reportTiers() {
 	if !s.tierChanges.changed {
 		return
@@ -299,7 +300,7 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// The worst method returns two maps whose keys are zones. The first map contains, for each zone,
+// watchedService.worst returns two maps, both keyed by zone. The first map contains, for each zone,
 // the client that currently uses the most tiers. The second map contains, for each zone, the
 // largest number of tiers that any client used when tiers were last reported.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
@@ -327,10 +328,10 @@ type tierUser struct {
 	*published
 }
 
-// The worse method reports whether a client uses more tiers than another client. If both clients
-// use the same number of tiers, the client whose tiers changed more recently counts as worse,
-// because TierChange.Why describes the latest change. Ports and nodes are compared only to make the
-// order deterministic.
+// tierUser.worse reports whether a client uses more tiers than another client. If both clients use
+// the same number of tiers, the client whose tiers changed more recently counts as worse, because
+// TierChange.Why describes the latest change. Ports and nodes are compared only to make the order
+// deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Client contains the properties of a client that affect its endpoints. If a property is unknown or
-// not part of the request, its field is empty.
+// Client contains the properties of a client that affect which endpoints the client receives. If a
+// property is unknown or not part of the request, its field is empty.
 type Client struct {
 	Zone     string // value of topology.kubernetes.io/zone of the client's node
 	Node     string // name of the client's node
@@ -39,8 +39,8 @@ type Set struct {
 	Version  uint64 // one more than the version of the previous Set
 	Exists   bool   // whether the service is defined; for a mirror, whether its remote Service exists too
 	Complete bool   // whether no member's cluster is pending
-	// If ByNode is true, the service's internalTrafficPolicy is Local, and the Key must include the
-	// client's node: see Table.Key.
+	// If ByNode is true, the Key must include the client's node (see Table.Key). If a member in the
+	// local cluster has the internalTrafficPolicy Local, ByNode is true.
 	ByNode     bool
 	Hinted     bool        // whether node hints determined the endpoints for the Key's node
 	Undeclared bool        // whether no member declares the port, although all are known and at least one serves
@@ -57,7 +57,7 @@ type Set struct {
 	steering *Latest[*steering]     // see Tiers
 }
 
-// Reason says why a set does not contain endpoints.
+// Reason says why a set contains no endpoints.
 type Reason uint8
 
 const (

@@ -67,9 +67,9 @@ func (s *Slice) hasAddr(a netip.Addr) bool {
 // Slice. A Behind is immutable.
 type Behind struct{ Ready, Unready int }
 
-// The scale method returns the counts for a part of a slice. Each count is reduced in proportion to
-// the number of addresses in this part, and is rounded up. The arguments are the number of
-// addresses in the part, and the number of addresses in the whole slice.
+// The scale method returns the counts for a part of a slice. Each count is multiplied by the
+// fraction of the slice's addresses that the part contains, and is rounded up. The arguments are
+// the number of addresses in the part, and the number of addresses in the whole slice.
 func (b *Behind) scale(addresses, of int) *Behind {
 	if b == nil || addresses == of {
 		return b
@@ -90,7 +90,8 @@ type AddressOwners interface {
 }
 
 // Reachable is an interface that a Source may implement to say whether clients can reach its
-// cluster. Members in an unreachable cluster exist, but do not contribute endpoints.
+// cluster. The Services in an unreachable cluster still exist, but clients receive no endpoints
+// from the cluster.
 type Reachable interface {
 	Reachable() bool
 }

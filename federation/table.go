@@ -25,10 +25,10 @@ type Options struct {
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
 	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers.
 	ReportTiers func(TierChange)
-	// Supervise must call its third argument, which updates a watched service, and must recover if
-	// this call panics. After a panic, Supervise must ensure that its last argument is called after
-	// a pause. The last argument rebuilds the service by calling Supervise again. Until the update
-	// succeeds, clients keep their previous endpoints.
+	// Supervise must call its third argument, which is a function that updates a watched service.
+	// If the third argument panics, Supervise must recover, and must arrange for its last argument
+	// to be called after a pause. The last argument is a function that rebuilds the service by
+	// calling Supervise again. Until the update succeeds, clients keep their previous endpoints.
 	//
 	// The second argument of Supervise is a comparable value that identifies the watched service.
 	// After the last watch of a service is closed, later watches of the service have a different
@@ -234,8 +234,9 @@ func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 }
 
 // AddressOwnerChanged looks up the owner of an address again, and publishes the resulting changes.
-// If the address now has an owner, the endpoints of linked clusters at this address are removed. If
-// the address no longer has an owner, the removed endpoints are restored.
+// If the address is now assigned to an object in the local cluster, the table removes the endpoints
+// that linked clusters offer at this address. If the address is no longer assigned to a local
+// object, the table restores the removed endpoints.
 //
 // If no linked cluster offers the address for a watched port, the call costs only one lookup.
 func (t *Table) AddressOwnerChanged(a netip.Addr) {
@@ -495,8 +496,8 @@ func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 }
 
 // Impact predicts the effect of setting the standing of cluster c to s. The result describes every
-// service with a member in the cluster. With the standing InService, Impact predicts the effect of
-// removing a cordon. The list is sorted by service and port.
+// service with a member in the cluster. If s is InService, Impact predicts the effect of removing
+// the cluster's cordon. The list is sorted by service and port.
 //
 // Impact chooses endpoints the way the table chooses them for clients, and takes about as long as
 // the change itself. If ctx is done before the call completes, Impact returns an error.
@@ -619,9 +620,9 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	}
 }
 
-// Steered returns the watched services to which a preference or cordon applies, sorted by service.
-// If the argument is true, the fields Clients and MoreClients are set, which takes considerably
-// longer.
+// Steered describes the watched services whose endpoints depend on a preference or on the standing
+// of a cluster. The list is sorted by service. If the argument is true, the fields Clients and
+// MoreClients are set, which takes considerably longer.
 func (t *Table) Steered(clients bool) []SteeredService {
 	var list []SteeredService
 	for _, s := range t.watchedNow() {
@@ -643,8 +644,9 @@ type schedule struct {
 }
 
 // The set method schedules a service, or removes it from the schedule if the time is zero. If a
-// service is removed or is moved to a later time, the published time of the next change may be too
-// early. Only takeDue corrects the published time, because finding the earliest time is slow.
+// service is removed from the schedule, or if its next update is postponed, the published time of
+// the next change may be too early. Only takeDue corrects the published time, because finding the
+// earliest time is slow.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,8 +31,8 @@ type placement struct {
 	// these standings.
 	spread *standings
 	// If partlyLastResort is true, some but not all parts of the cluster have the standing
-	// LastResort. During a gradual change, clients still use the parts of last resort, because the
-	// parts in service may be too few to handle all requests.
+	// LastResort. If no other cluster has ready endpoints, clients also use the parts with the
+	// standing LastResort, because the parts in service may be too few to handle all requests.
 	partlyLastResort bool
 	// If unused is true, the cluster's endpoints are never served. Clients do not wait for an
 	// unused cluster, and its endpoints do not compete for addresses.
@@ -151,8 +151,8 @@ func (p *placement) standingOf(e *Endpoint) Standing {
 // lastResort returns the index of the additional tier for endpoints of last resort.
 func (st *steering) lastResort() int { return st.tierCount }
 
-// The unnamed method returns the index for endpoints that do not belong to any tier. Endpoints
-// without a tier are not served.
+// steering.unnamed returns the index for endpoints that do not belong to any tier. Endpoints that
+// do not belong to any tier are not served.
 func (st *steering) unnamed() int { return st.tierCount + 1 }
 
 func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].standing == Withdrawn }
@@ -160,8 +160,8 @@ func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].st
 func (st *steering) unused(i int) bool { return st != nil && st.members[i].unused }
 
 // The offers method returns the offers of all members, sorted by precedence. The list begins with
-// one offer per member, in definition order, for the endpoints with the standing InService. Further
-// offers contain the endpoints with the standing LastResort.
+// one offer per member, in definition order, for the endpoints whose standing is InService. The
+// list ends with the offers of endpoints whose standing is LastResort.
 func (st *steering) offers(allowed []offer) offers {
 	first := make(offers, 0, len(allowed))
 	var last offers
@@ -179,8 +179,8 @@ func (st *steering) mayBeLastResort(i int) bool {
 	return st != nil && (st.members[i].spread != nil || st.members[i].standing == LastResort)
 }
 
-// divide splits a member's offer into endpoints with the standing InService and endpoints with the
-// standing LastResort. Endpoints that are withdrawn, or that belong to an unused cluster, are
+// divide splits a member's offer into endpoints whose standing is InService and endpoints whose
+// standing is LastResort. Endpoints that are withdrawn, or that belong to an unused cluster, are
 // dropped.
 func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
 	if st == nil {

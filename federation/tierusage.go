@@ -12,9 +12,10 @@ type tierUsage struct {
 	steering *steering // used for the last decision
 	inUse    int       // number of leading tiers in use; one more than all tiers includes last resort
 	reported int       // inUse at the last report; until the first report, its first value
-	// For n > 0, sufficed[n] is the time at which the first n tiers last began to suffice. If the
-	// first n tiers do not suffice now, sufficed[n] is zero. The last element is the time at which
-	// tierCounts.others last became positive, or zero if tierCounts.others is zero.
+	// For n > 0, sufficed[n] is the time at which the first n tiers most recently became
+	// sufficient. If the first n tiers are currently insufficient, sufficed[n] is zero. The last
+	// element is the time at which tierCounts.others most recently became positive. If
+	// tierCounts.others is zero, the last element is zero.
 	sufficed []time.Time
 	use      use       // result of the last call to decide
 	due      time.Time // when use next changes, if no event changes it earlier; zero if no change is due
@@ -84,9 +85,9 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 	v.setInUse(max(needed, last+1), t.counts, now)
 }
 
-// decide determines, from the new counts, how much of each tier clients receive. Clients begin to
-// use additional tiers immediately. A tier that is no longer needed is dropped part by part, and
-// counts as in use until its last part is dropped.
+// decide uses the new counts to determine what share of each tier the clients receive. Clients
+// begin to use additional tiers immediately. A tier that is no longer needed is dropped part by
+// part, and counts as in use until its last part is dropped.
 //
 // When new counts arrive, it may already be time to drop a tier that the previous counts made
 // unnecessary. So that the result does not depend on the order of events, unneeded tiers are
@@ -113,8 +114,8 @@ func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	return v.use
 }
 
-// withoutLeft returns the number of tiers that remain in use after fully dropped tiers are removed
-// from the end.
+// withoutLeft returns the number of tiers that are still in use at the given time. If clients have
+// dropped all parts of a trailing tier, this tier is not counted.
 func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 	for inUse > 1 && v.left(v.steering, inUse-1, now) == parts {
 		inUse--
@@ -122,9 +123,9 @@ func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 	return inUse
 }
 
-// tierUsage.needed updates the times in v.sufficed, and returns how many tiers clients need. If
-// even all tiers together have too few ready endpoints, clients need all tiers. If only endpoints
-// of last resort are ready, the result counts all tiers and the tier of last resort.
+// tierUsage.needed updates the times in v.sufficed, and returns how many tiers clients need. If all
+// tiers together have too few ready endpoints, clients need all tiers. If only endpoints of last
+// resort are ready, clients also need the additional tier for endpoints of last resort.
 func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
@@ -168,7 +169,8 @@ func (v *tierUsage) setInUse(n int, counts tierCounts, now time.Time) {
 	v.since = now
 }
 
-// useAt returns how much of each tier clients receive, and stores the time of the next change.
+// useAt returns what share of each tier the clients receive, and stores the time of the next
+// change.
 func (v *tierUsage) useAt(st *steering, now time.Time) use {
 	list := make([]byte, st.tierCount+1)
 	v.due = time.Time{}
@@ -186,9 +188,9 @@ func (v *tierUsage) useAt(st *steering, now time.Time) use {
 	return use(list)
 }
 
-// tierUsage.left returns how many parts of a tier have been dropped. While a tier is needed, and
-// for the duration ReturnAfter afterward, none of its parts is dropped. During the period
-// ReturnOver that follows, the parts are dropped at equal intervals.
+// tierUsage.left returns how many parts of a tier clients have dropped so far. If clients need the
+// tier, or if they stopped needing it less than ReturnAfter ago, the result is zero. After
+// ReturnAfter, clients drop the parts one by one, at equal intervals over the duration ReturnOver.
 func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	since := v.unneededSince(st, place)
 	if since.IsZero() {
