@@ -27,7 +27,7 @@ func connect(s Scale) Trial {
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: atFloor},
 			{Key: "memory", Label: "memory per stream", Unit: "kB", MaxRatio: atFloor},
-			{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", MaxRatio: atFloor},
+			{Key: "reconnect", Label: "CPU to disconnect and reconnect all streams", Unit: "s", MaxRatio: atFloor},
 		},
 		do: func(r *run) {
 			r.start().connectTwice(spread(s.Streams, s.Conns, s.Web.Services, federated), func(*load.Load) {})
@@ -50,7 +50,7 @@ func proxies(s Scale) Trial {
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: asProxies},
 			{Key: "update", Label: "CPU per delivered update", Unit: "µs", MaxRatio: asProxies},
-			{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", MaxRatio: atFloor},
+			{Key: "reconnect", Label: "CPU to disconnect and reconnect all streams", Unit: "s", MaxRatio: atFloor},
 		},
 		do: func(r *run) {
 			at := r.start()

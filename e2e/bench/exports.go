@@ -32,11 +32,11 @@ func exports(s Scale) Trial {
 			{Key: "written", Label: "time until all exports are written", Unit: "s", Max: 70},
 			{
 				Key:   "rest p99",
-				Label: "99th percentile of the delay without export changes",
+				Label: "99th percentile of the delay while exports stay unchanged",
 				Unit:  "ms",
 				Max:   100,
 			},
-			{Key: "p99", Label: "99th percentile of the delay with export changes", Unit: "ms", Max: 100},
+			{Key: "p99", Label: "99th percentile of the delay while exports change", Unit: "ms", Max: 100},
 		},
 		do: func(r *run) { c.do(r) },
 	}

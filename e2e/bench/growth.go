@@ -159,7 +159,7 @@ func linkedClusters(s Scale) Trial {
 	return Trial{
 		Name: "linked clusters", Claims: sizing, repeats: 1, Sizes: c.Clusters, Of: "clusters",
 		Figures: []Figure{
-			{Key: "peak", Label: "linked clusters, peak memory at start", Unit: "MB"},
+			{Key: "peak", Label: "peak memory at start, by linked clusters", Unit: "MB"},
 			{Key: "rest", Label: "linked clusters, memory at rest", Unit: "MB"},
 			{Key: "share", Label: "linked clusters, CPU at rest", Unit: "%"},
 			{Key: "cpu", Label: "linked clusters, CPU to start", Unit: "s"},

@@ -35,7 +35,7 @@ func manyClusters(s Scale) Trial {
 			{Key: "share", Label: "CPU", Unit: "%", Max: 50},
 			{Key: "memory", Label: "peak resident memory", Unit: "MB", Max: 600},
 			{Key: "heap", Label: "heap after a collection", Unit: "MB"},
-			{Key: "p99", Label: "99th percentile of the delay to the last stream", Unit: "ms", Max: 100},
+			{Key: "p99", Label: "99th percentile of the delay until the last stream is updated", Unit: "ms", Max: 100},
 		},
 		do: func(r *run) {
 			at := r.start("-enable-pprof")

@@ -27,8 +27,8 @@ func spill(s Scale) Trial {
 	return Trial{
 		Name: "spill", Claims: sizing, floor: true, repeats: 1,
 		Figures: []Figure{
-			{Key: "spill", Label: "delay until the last stream spills", Unit: "ms", Max: 1000},
-			{Key: "back", Label: "delay until the first tier returns", Unit: "ms", Max: 1000},
+			{Key: "spill", Label: "delay until the last stream uses the next tier", Unit: "ms", Max: 1000},
+			{Key: "back", Label: "delay until the last stream uses the first tier again", Unit: "ms", Max: 1000},
 			{Key: "return", Label: "delay of the last removal", Unit: "ms", Max: 1000},
 			{Key: "cpu", Label: "CPU per delivered message", Unit: "µs", MaxRatio: 2.5},
 			{Key: "memory", Label: "memory per stream", Unit: "kB", MaxRatio: 2},
