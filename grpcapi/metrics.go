@@ -43,10 +43,12 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 			[]string{"service"}, nil)),
 		profileOverflow: newOverflows(s.table, open.openProfiles, prometheus.NewDesc(
 			"profile_updates_queue_overflow",
-			"Number of GetProfile streams for Services, ended by Isthmus because the proxy did not read an update.",
+			"Number of times that Isthmus ended a Service's GetProfile stream "+
+				"because the proxy did not read an update in time.",
 			[]string{"fqn", "port"}, nil)),
 		endpointProfileOverflow: newCounter("endpoint_profile_updates_queue_overflow",
-			"Number of GetProfile streams for endpoints, ended by Isthmus because the proxy did not read an update."),
+			"Number of times that Isthmus ended an endpoint's GetProfile stream "+
+				"because the proxy did not read an update in time."),
 		stalled: newCounter("isthmus_streams_stalled_total",
 			"Number of streams that ended because the proxy did not read an update in time."),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -61,7 +63,8 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		late: newCounter("isthmus_first_frame_timeouts_total",
 			"Number of Get streams that began without the endpoints of clusters that took too long to sync."),
 		workloadUpdates: newCounter("workload_updates",
-			"Number of changes to profiles of endpoints and unknown addresses that GetProfile streams were watching."),
+			"Number of changes to the profile of an endpoint or an unknown address "+
+				"while a GetProfile stream watched the profile."),
 		propagation: &propagation{
 			table:     s.table,
 			byCluster: make(map[federation.ClusterName]prometheus.Histogram),

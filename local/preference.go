@@ -152,7 +152,8 @@ func parseTerm(word string) (federation.Term, error) {
 			return federation.Term{Kind: federation.TermKind(kind)}, nil
 		case strings.EqualFold(word, w):
 			return federation.Term{}, fmt.Errorf(
-				"%s differs from %s only in case: write %[2]s or, for a linked cluster with that name, %s%[1]s",
+				"%s differs from the term %s only in case: "+
+					"write %[2]s or, for a linked cluster named %[1]s, %[3]s%[1]s",
 				word,
 				w,
 				namedCluster,

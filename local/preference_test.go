@@ -88,7 +88,8 @@ func TestParseTiers(t *testing.T) {
 		{"cluster/zone, cluster/zone", "", "cluster/zone occurs twice"},
 		{
 			"east, LOCAL", "",
-			"tier 2: LOCAL differs from local only in case: write local or, for a linked cluster with that name, " +
+			"tier 2: LOCAL differs from the term local only in case: " +
+				"write local or, for a linked cluster named LOCAL, " +
 				"cluster/LOCAL",
 		},
 		{"cluster/", "", "tier 1: cluster/ is incomplete"},

@@ -402,7 +402,7 @@ func parse(r *http.Request) (*request, error) {
 	secretType, typed := strings.CutPrefix(ask.options.FieldSelector, "type=")
 	switch {
 	case ask.options.FieldSelector != "" && !(typed && of.resource == "secrets"):
-		return nil, errors.New("field selectors are supported only for the type of Secrets")
+		return nil, errors.New("the only supported field selector is type=TYPE for Secrets")
 	}
 	selector, err := labels.Parse(ask.options.LabelSelector)
 	if err != nil {

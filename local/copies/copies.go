@@ -141,7 +141,7 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 		return nil, clusterstore.UnusableCopy("its timestamp is in the future: check the clocks of the nodes")
 	case g.tooOld(c.o.MaxAge):
 		return nil, clusterstore.UnusableCopy(fmt.Sprintf(
-			"the cluster became stale at %s, which differs from the current time by %v (--cache-max-age) or more",
+			"the cluster became stale at %s, which is not within %v (--cache-max-age) of the current time",
 			g.Lost.UTC().Format(time.RFC3339), c.o.MaxAge))
 	case g.mayGrow():
 		return nil, errors.New("it is being written")
@@ -369,7 +369,7 @@ func (c *Copies) write(
 	h, parts := pack(&clusterstore.Copy{CopiedCluster: l.CopiedCluster, Lists: lists}, written)
 	switch {
 	case len(parts[0].Annotations[headAnnotation]) > maxHead:
-		return 0, errors.New("the address of its API server, or its identity, is too long")
+		return 0, errors.New("the address of the API server or the identity of the cluster is too long")
 	case h.Bytes > room:
 		return 0, fmt.Errorf("all copies together would be larger than %d MiB", maxAll>>20)
 	}

@@ -837,7 +837,7 @@ func TestLongServer(t *testing.T) {
 		a.links["east"] = l
 		a.mu.Unlock()
 		wait(time.Minute)
-		a.missing(t, "east: the address of its API server, or its identity, is too long")
+		a.missing(t, "east: the address of the API server or the identity of the cluster is too long")
 		w.copied()
 	})
 }

@@ -70,7 +70,7 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[lead
 			),
 			s.Gauge(
 				"workqueue_longest_running_processor_seconds",
-				"Time since the processing of the oldest key in progress began.",
+				"Time since processing began for the oldest key that is still being processed.",
 				labels,
 				func(t *leadership) float64 { _, longest := t.underWay(); return longest },
 			))

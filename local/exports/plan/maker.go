@@ -195,7 +195,9 @@ func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 		return Written, "", time.Time{}
 	}
 	detail = fmt.Sprintf(
-		"the name %s is reserved for link %s: a name that ends with several link names belongs to the longest of them",
+		"the name %s is reserved for link %s: "+
+			"if several link names are suffixes of a Service name, "+
+			"the Service name belongs to the link with the longest suffix",
 		name, link,
 	)
 	if since := m.after.links[link]; !since.IsZero() {
