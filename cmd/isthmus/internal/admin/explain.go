@@ -213,12 +213,12 @@ func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 			"If the conflict persists, run isthmus check to list the conflicting objects", ip, printable(owner.Claimed))
 	case owner.Name != "":
 		return "", fmt.Errorf("%v belongs to %s in the local cluster, not to a Service: "+
-			"clients that dial the address connect directly to it. "+
+			"clients that dial the address do not connect through a Service. "+
 			"Ask about the service that clients dial, and set the address parameter (--address) to this IP address",
 			ip, printable(owner.Name))
 	}
 	return "", fmt.Errorf("%v is neither a Service's cluster IP nor a Pod's IP in the local cluster: "+
-		"clients that dial the address connect directly to it. "+
+		"clients that dial the address do not connect through a Service. "+
 		"If the address belongs to a linked cluster, ask about the service that clients dial, "+
 		"and set the address parameter (--address) to this IP address", ip)
 }

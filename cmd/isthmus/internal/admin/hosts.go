@@ -87,7 +87,7 @@ func (h *Hosts) guard(next http.Handler) http.Handler {
 				"use an IP address, localhost or a DNS name within the cluster, "+
 				"or start Isthmus with --admin-hosts=NAME", printable(r.Host)), http.StatusForbidden)
 		case fromElsewhere(r):
-			http.Error(w, "the request comes from a page of another site: "+
+			http.Error(w, "the request comes from a page on another site: "+
 				"only pages that this replica serves may send requests",
 				http.StatusForbidden)
 		default:

@@ -156,7 +156,7 @@ func (o *options) addressFlags(s *pflag.FlagSet) {
 			"/debug/services, /debug/streams, /debug/events, /debug/explain, /debug/impact, /debug/version and, "+
 			"with --exports, /debug/exports.")
 	parse(s, &o.hosts, "admin-hosts", "", admin.ParseHosts,
-		"Let browsers also reach the admin pages under these comma-separated DNS `NAMES`, "+
+		"Let browsers also reach the admin pages at these comma-separated DNS `NAMES`, "+
 			"such as gateway.example.com. "+
 			"Browsers can always use IP addresses, localhost, names without a dot, "+
 			"and names that end with the cluster domain, .svc or the namespace of the replica. "+
@@ -167,7 +167,8 @@ func (o *options) addressFlags(s *pflag.FlagSet) {
 func (o *options) localFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"Use the kubeconfig `FILE` to connect to the local cluster. "+
-			"The default is $KUBECONFIG, ~/.kube/config or the Pod's ServiceAccount.")
+			"By default, Isthmus uses $KUBECONFIG or, if the variable is not set, ~/.kube/config. "+
+			"If the default file does not exist, Isthmus uses the Pod's ServiceAccount.")
 	parse(s, &o.namespace, "controller-namespace", "linkerd", notEmpty("the namespace of Linkerd's control plane"),
 		"Set the `NAMESPACE` of Linkerd's control plane. "+
 			"Isthmus reads link Secrets from this namespace and assigns identities to the control plane Pods in it.")
@@ -246,13 +247,15 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 	parse(s, &o.maxStreams, "max-streams", "", numberOrNone,
 		"Allow at most `NUMBER` open calls across all connections. "+
 			"Additional calls are rejected with ResourceExhausted. "+
-			"Clients at addresses with fewer calls than average may together exceed the limit by up to an eighth. "+
+			"Another eighth of the limit is reserved for client addresses "+
+			"that have fewer open calls than the average client address. "+
 			"The default is half of the usable memory (see --cluster-memory), divided by 14 KiB.")
 	parse(s, &o.viewMemory, "view-memory", "", quantity(minViewMemory),
 		"Use at most `QUANTITY` of memory, such as 512Mi, for the endpoint sets and profiles that proxies watch. "+
 			"Isthmus estimates the memory. "+
 			"Beyond the limit, calls for new destinations are rejected with ResourceExhausted. "+
-			"Clients at addresses that use less memory than average may together exceed the limit by up to an eighth. "+
+			"Another eighth of the limit is reserved for client addresses "+
+			"that use less memory than the average client address. "+
 			"Open calls continue. "+
 			"The default is a quarter of the usable memory (see --cluster-memory), but at most 2Gi.")
 	parse(s, &o.delay, "shutdown-delay", "23s", notNegative,
@@ -270,8 +273,8 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"After this time, Isthmus closes the listener and ends the remaining streams. "+
 			"If the duration is 0, all streams end immediately. "+
 			"The process exits at most a second after --shutdown-delay and --drain have passed. "+
-			"The sum of --shutdown-delay and --drain must be at least a second below terminationGracePeriodSeconds "+
-			"(30 by default). "+
+			"The sum of --shutdown-delay and --drain must be at least one second less than "+
+			"terminationGracePeriodSeconds (30 by default). "+
 			"Outside of a Pod, Isthmus skips --shutdown-delay and --drain if no stream is open.")
 	parse(s, new(uint32), "stream-queue-capacity", "100", number,
 		"Accept a `NUMBER` above 0 for compatibility with Linkerd's arguments. "+
@@ -449,7 +452,8 @@ func (o *options) defaultPorts(log *zap.Logger) cluster.Ports {
 }
 
 // restConfig returns the client configuration for the local cluster from the kubeconfig at path. If
-// path is empty, restConfig uses $KUBECONFIG, ~/.kube/config or the Pod's ServiceAccount.
+// path is empty, restConfig uses $KUBECONFIG or, if the variable is not set, ~/.kube/config. If the
+// default file does not exist, restConfig uses the Pod's ServiceAccount.
 func restConfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path

@@ -41,13 +41,13 @@ type exportSources struct{ labels, serviceExports bool }
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "",
 		"Choose the `MODE` in which Isthmus writes local Services for exported Services. "+
-			"If the mode is off, Isthmus writes nothing. "+
-			"If the mode is plan, isthmus exports shows what would be written, and no write permissions are needed. "+
-			"If the mode is on, one replica at a time writes the objects. "+
-			"This mode needs the permissions in manifests/install/exports. "+
+			"With --exports=off, Isthmus writes nothing. "+
+			"With --exports=plan, isthmus exports shows what would be written, and no write permissions are needed. "+
+			"With --exports=on, one replica at a time writes the objects. "+
+			"To write the objects, Isthmus needs the permissions in manifests/install/exports. "+
 			"A Service NAME labeled mirror.linkerd.io/exported=remote-discovery is mirrored as NAME-CLUSTER. "+
-			"Services NAME labeled mirror.linkerd.io/federated=member become members of NAME-federated. "+
-			"For ServiceExports NAME, Isthmus writes a ServiceImport NAME and a Service NAME-clusterset. "+
+			"A Service NAME labeled mirror.linkerd.io/federated=member becomes a member of NAME-federated. "+
+			"For a ServiceExport NAME, Isthmus writes a ServiceImport NAME and a Service NAME-clusterset. "+
 			"Isthmus never changes other Services, "+
 			"except those that a stopped service mirror of Linkerd has left behind; see docs/exports.md.",
 		exportsOff, exportsPlan, exportsOn)
@@ -65,13 +65,13 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"in which * matches any characters. "+
 			"A leading ! excludes the namespaces that match the rest of the pattern. "+
 			"All other namespaces must match at least one pattern. "+
-			"A link Secret's annotation isthmus.io/export-namespaces overrides the patterns. "+
+			"The annotation isthmus.io/export-namespaces on a link Secret overrides the patterns. "+
 			"The namespaces set by --controller-namespace and --multicluster-namespace are always excluded.")
 	parse(s, &o.excludeLabels, "export-exclude-labels", "", plan.ParseKeyPatterns,
 		"Do not copy labels whose keys match these comma-separated `PATTERNS` to the objects that Isthmus writes. "+
 			"In a pattern, * matches any characters. "+
 			"A pattern that starts with ! selects keys that are copied anyway, as in example.com/*,tmp-*,!tmp-a. "+
-			"A link Secret's annotation isthmus.io/export-exclude-labels overrides the patterns. "+
+			"The annotation isthmus.io/export-exclude-labels on a link Secret overrides the patterns. "+
 			"Isthmus never copies the labels that well-known software uses to find its own objects. "+
 			"See docs/exports.md for the labels that are never copied.")
 	parse(s, &o.unlinkedAfter, "unlinked-after", "10m",

@@ -42,7 +42,7 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 			"and the names of linked clusters (cluster/NAME if the name is also a term). "+
 			"Clients use the first tiers that together have enough ready endpoints (see --min-ready). "+
 			"Endpoints that no tier includes are never served. To use all clusters, end with the tier \"any\". "+
-			"A Service's annotation isthmus.io/prefer overrides the value. "+
+			"The annotation isthmus.io/prefer on a Service overrides the value. "+
 			"The annotations isthmus.io/min-ready, isthmus.io/return-after and isthmus.io/return-over "+
 			"override --min-ready, --return-after and --return-over.")
 	prefer("min-ready", o.preference.MinReady.String(),
@@ -67,7 +67,7 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 			"By default, Isthmus uses the label topology.kubernetes.io/region if its value is the same on all Nodes.")
 	parse(s, &o.network, "network", "", parseNetwork,
 		"Set the `NAME` of the local cluster's network. "+
-			"If a link Secret's annotation isthmus.io/network names a different network, "+
+			"If the annotation isthmus.io/network on a link Secret names a different network, "+
 			"the cluster's Pods are unreachable, so Isthmus sends addresses of the cluster's Linkerd gateways. "+
 			"By default, the network has no name. "+
 			"Clusters whose link Secrets lack the annotation isthmus.io/network are on the unnamed network.")
@@ -77,11 +77,11 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 			"and withdraw (do not serve them until the API can be watched again). "+
 			"The safe choice is keep: the cluster may still work even though its API server is unreachable, "+
 			"and proxies detect unresponsive endpoints themselves. "+
-			"A link Secret's annotation isthmus.io/when-lost overrides the action.")
+			"The annotation isthmus.io/when-lost on a link Secret overrides the action.")
 	parse(s, &o.lostAfter, "lost-after", clusterstore.DefaultLostAfter.String(),
 		duration(clusterstore.MinLostAfter, clusterstore.MaxLostAfter, "a duration from 1s to 24h, such as 1m"),
 		"Apply --when-lost after `DURATION` (1s to 24h). "+
-			"A link Secret's annotation isthmus.io/lost-after overrides the duration.")
+			"The annotation isthmus.io/lost-after on a link Secret overrides the duration.")
 }
 
 // parseNetwork parses --network.

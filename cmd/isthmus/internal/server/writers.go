@@ -303,7 +303,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 			pace.Sleep(ctx, time.Second) // batches changes
 		}
 	}
-	e.log.Info("what to write for exports can be determined again")
+	e.log.Info("Isthmus can again determine what to write for exports")
 	<-ctx.Done()
 }
 

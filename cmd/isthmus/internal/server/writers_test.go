@@ -116,7 +116,7 @@ func TestExportsUnread(t *testing.T) {
 		Resource: "serviceimports", Err: "serviceimports is forbidden", Failure: adminapi.Forbidden,
 	}
 	const unknown, known = "cannot determine what to write for exports: nothing is written",
-		"what to write for exports can be determined again"
+		"Isthmus can again determine what to write for exports"
 	for name, test := range map[string]struct {
 		known     bool
 		resources []adminapi.Resource
