@@ -159,7 +159,7 @@ func (c *credentials) explain(err error) error {
 	if c.expiry != nil && !time.Now().Before(c.expiry.At) {
 		refused += ", expired at " + c.expiry.At.UTC().Format(time.RFC3339)
 	}
-	return fmt.Errorf("the API server refuses the %s: %w; recreate the link Secret", refused, err)
+	return fmt.Errorf("the API server rejects the %s: %w; recreate the link Secret", refused, err)
 }
 
 // CheckLink validates a link Secret in the same way as a Store does. If the Secret cannot be used,

@@ -191,22 +191,22 @@ func TestExplain(t *testing.T) {
 		err   error
 		want  string
 	}{
-		{credentials{rest: token}, refused, "the API server refuses the token: no; recreate the link Secret"},
+		{credentials{rest: token}, refused, "the API server rejects the token: no; recreate the link Secret"},
 		{
 			credentials{rest: certificate},
 			refused,
-			"the API server refuses the client certificate: no; recreate the link Secret",
+			"the API server rejects the client certificate: no; recreate the link Secret",
 		},
-		{credentials{rest: both}, refused, "the API server refuses the credentials: no; recreate the link Secret"},
+		{credentials{rest: both}, refused, "the API server rejects the credentials: no; recreate the link Secret"},
 		{
 			credentials{rest: token, expiry: gone},
 			refused,
-			"the API server refuses the token, expired at 2020-01-02T03:04:05Z: no; recreate the link Secret",
+			"the API server rejects the token, expired at 2020-01-02T03:04:05Z: no; recreate the link Secret",
 		},
 		{
 			credentials{rest: token, expiry: &adminapi.Expiry{At: time.Now().Add(time.Hour)}},
 			refused,
-			"the API server refuses the token: no; recreate the link Secret",
+			"the API server rejects the token: no; recreate the link Secret",
 		},
 		{credentials{rest: certificate, expiry: gone}, other, other.Error()},
 	} {
@@ -260,7 +260,7 @@ func TestRefusedCertificate(t *testing.T) {
 		// If the server closes the connection while the client still writes, the client cannot read
 		// the TLS alert.
 		if err := creds.explain(h.Err); err != nil &&
-			strings.HasPrefix(err.Error(), "the API server refuses the client certificate: ") &&
+			strings.HasPrefix(err.Error(), "the API server rejects the client certificate: ") &&
 			strings.HasSuffix(err.Error(), ": remote error: tls: expired certificate; recreate the link Secret") &&
 			h.API.ClientCertificate == "expired certificate" {
 			return

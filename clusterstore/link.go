@@ -595,7 +595,7 @@ func (l *link) logStanding() {
 	case s.lostSince.IsZero():
 		why = "the cluster is not cordoned, and its API is watched"
 	default:
-		why = "the cluster is not cordoned, and its settings when-lost and lost-after keep it in service"
+		why = "the cluster is not cordoned, and its when-lost and lost-after settings keep it in service"
 	}
 	l.log.Info(
 		"standing of a cluster changed",

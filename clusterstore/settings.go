@@ -342,7 +342,7 @@ func readCIDR(text string) (netip.Prefix, error) {
 		return p, fmt.Errorf("%q is an IPv4-mapped IPv6 network: specify it as an IPv4 network", text)
 	case p != p.Masked():
 		return p, fmt.Errorf(
-			"%q has bits set after its prefix length: specify %v, or use a longer prefix",
+			"%q has bits set beyond its prefix: specify %v, or use a longer prefix",
 			text,
 			p.Masked(),
 		)

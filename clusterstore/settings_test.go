@@ -151,7 +151,7 @@ func TestReadRanges(t *testing.T) {
 		},
 		{"10.1.0.0/16;10.2.0.0/16", `"10.1.0.0/16;10.2.0.0/16" is not a CIDR`},
 		{"10.1.2.3", `"10.1.2.3" is an address, not a CIDR: add a prefix length, such as /32 or /128`},
-		{"10.1.2.3/8", `"10.1.2.3/8" has bits set after its prefix length: specify 10.0.0.0/8, or use a longer prefix`},
+		{"10.1.2.3/8", `"10.1.2.3/8" has bits set beyond its prefix: specify 10.0.0.0/8, or use a longer prefix`},
 		{"10.0.0.0/33", `"10.0.0.0/33" is not a CIDR`},
 		{"10.0.0.0/08", `"10.0.0.0/08" is not a CIDR`},
 		{"010.0.0.0/8", `"010.0.0.0/8" is not a CIDR`},

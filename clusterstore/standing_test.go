@@ -277,7 +277,7 @@ func TestLost(t *testing.T) {
 		if want := []any{
 			"east in-service to withdrawn: lost for 2m0s",
 			"east withdrawn to in-service: the cluster is not cordoned, " +
-				"and its settings when-lost and lost-after keep it in service",
+				"and its when-lost and lost-after settings keep it in service",
 			"east in-service to last-resort: lost for 4m0s",
 			"east last-resort to in-service: the cluster is not cordoned, and its API is watched",
 		}; !slices.Equal(reasons, want) {

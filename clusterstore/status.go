@@ -180,7 +180,8 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	if len(unknown) > 0 {
 		problems = append(problems, "Linkerd gateways that are not probed, and are used even if they are dead, "+
 			"because no probe is specified for them "+
-			"(set annotation mirror.linkerd.io/probe-path and port mc-probe on the gateway's Service; "+
+			"(on the gateway's Service, set the annotation mirror.linkerd.io/probe-path "+
+			"and add a port named mc-probe; "+
 			"an address in "+gatewayAddressesAnnotation+
 			" must use the mc-gateway port or the node port of that Service): "+
 			strings.Join(unknown, ", "))

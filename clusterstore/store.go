@@ -234,7 +234,8 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
-		s.log.Info("the API server makes Isthmus repeat requests for link Secrets", zap.String("reason", text))
+		s.log.Info("Isthmus repeats requests for link Secrets because the API server behaves unexpectedly",
+			zap.String("reason", text))
 	}}
 	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{
 		Name: "secrets", Needed: true,

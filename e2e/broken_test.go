@@ -494,15 +494,15 @@ var faults = []fault{
 		check: append(
 			unchecked("emea", "the API server responds with an error", "rights", "trust-anchors", "pod-networks"),
 			finding{
-				"unchecked link-expiry emea: the API server refuses its credentials",
+				"unchecked link-expiry emea: the API server rejects its credentials",
 				"renew the link: isthmus link emea .*",
 			},
 			finding{
 				"failure api emea: " + unauthorizedOrClosed,
-				".*whether the credentials are still valid; to renew the link: isthmus link emea .*",
+				".*that the credentials are still valid; to renew the link: isthmus link emea .*",
 			},
 			finding{
-				"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; " +
+				"failure link-state emea: it is unreachable: the API server rejects the token: .*Unauthorized; " +
 					"recreate " +
 					"the link Secret",
 				"see the api and rights checks.*",
@@ -528,10 +528,10 @@ var faults = []fault{
 			},
 			finding{
 				"failure api latam: " + unauthorizedOrClosed,
-				".*whether the credentials are still valid; to renew the link: isthmus link latam .*",
+				".*that the credentials are still valid; to renew the link: isthmus link latam .*",
 			},
 			finding{
-				"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired " +
+				"failure link-state latam: it is unreachable: the API server rejects the client certificate, expired " +
 					"at .*Unauthorized; recreate the link Secret",
 				"see the api and rights checks.*",
 			},

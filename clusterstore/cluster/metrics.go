@@ -88,14 +88,16 @@ var (
 		"standing")
 	memoryDesc = desc("isthmus_cluster_memory_bytes",
 		"Estimated memory that counts against the memory cap of a linked cluster. "+
-			"During a list, the memory of the cached objects or of the listed objects counts, whichever is larger.")
+			"While Isthmus lists objects, the value is the memory of the cached objects or of the listed objects, "+
+			"whichever is larger.")
 	maxMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
 		"Memory cap of a linked cluster in bytes, as set by --cluster-memory.")
 	refusedDesc = desc("isthmus_objects_refused",
 		"Number of objects whose current version exceeds a limit and is not used. The previous version stays in use.",
 		"resource")
 	unreadDesc = desc("isthmus_cluster_kind_unread",
-		"1 if Isthmus serves a cluster but has never listed a kind of object there. Otherwise, the series is absent.",
+		"1 if Isthmus serves a cluster but has never listed the kind of object that the resource label names. "+
+			"Otherwise, the series is absent.",
 		"resource", "reason")
 	cacheDescs = newCacheDescs()
 )

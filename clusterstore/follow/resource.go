@@ -49,7 +49,7 @@ const (
 
 var (
 	errLongList = fmt.Errorf(
-		"the API server has been sending the same list for %v: check whether it sends objects repeatedly",
+		"the API server did not finish a list within %v: check whether the server sends the same objects repeatedly",
 		maxListTime,
 	)
 	errPoorPages = fmt.Errorf(

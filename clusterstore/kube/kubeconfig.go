@@ -122,7 +122,7 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 // field, even if decoding fails. Empty data is decoded as an empty kubeconfig.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
-		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes exceed the maximum of %d: "+
+		return nil, nil, fmt.Errorf("kubeconfig is too large: it has %d bytes, but the maximum is %d: "+
 			"keep only the cluster, the user and the context that the link needs", len(data), maxKubeconfig)
 	}
 	plain, ignored, err := plainYAML(data)
@@ -340,7 +340,7 @@ func (u *unknownFields) note(key *yaml.Node) {
 	if u.count > maxIgnored {
 		return
 	}
-	text := fmt.Sprintf("an unknown field in line %d", key.Line)
+	text := fmt.Sprintf("an unknown field on line %d", key.Line)
 	if key.Kind == yaml.ScalarNode && harmless.MatchString(key.Value) {
 		text += ": " + key.Value
 	}
@@ -393,12 +393,12 @@ func checkNode(n *yaml.Node, depth int) error {
 	switch {
 	case n.Anchor != "" || n.ShortTag() == "!!merge":
 		return fmt.Errorf(
-			"kubeconfig has a YAML anchor or merge key (& or <<) in line %d: write out all values instead",
+			"kubeconfig has a YAML anchor or merge key (& or <<) on line %d: write out all values instead",
 			n.Line,
 		)
 	case depth > maxDepth && len(n.Content) > 0:
 		return fmt.Errorf(
-			"kubeconfig is nested deeper than %d levels in line %d: keep only what the link needs", maxDepth, n.Line,
+			"kubeconfig is nested more than %d levels deep on line %d: keep only what the link needs", maxDepth, n.Line,
 		)
 	}
 	for _, child := range n.Content {

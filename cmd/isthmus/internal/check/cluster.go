@@ -56,7 +56,7 @@ func (l *clusterCheck) checkServer() {
 	if s.Answered.IsZero() {
 		l.why = "the API server does not answer"
 	}
-	const credentials = "check the server in the kubeconfig, and whether the credentials are still valid"
+	const credentials = "check that the server in the kubeconfig is correct and that the credentials are still valid"
 	failing := slices.IndexFunc(s.Refused, func(r adminapi.RefusedRequest) bool { return l.isFailure(r.Status) })
 	switch {
 	case s.ClientCertificate != "":
@@ -300,7 +300,7 @@ func (l *clusterCheck) checkExpiry() {
 		text = "its " + e.What + " " + text
 	}
 	if l.unauthorized() && level != Failure {
-		level, text = Unchecked, "the API server refuses its credentials"
+		level, text = Unchecked, "the API server rejects its credentials"
 	}
 	hint := ""
 	if level != OK {
@@ -466,7 +466,7 @@ func anchorsExpiry(list []adminapi.Anchor, now time.Time) (level Level, text str
 		}
 	}
 	if expired > 0 {
-		return Warning, fmt.Sprintf("%d of %d trust anchors have expired; the anchor that expires last %s",
+		return Warning, fmt.Sprintf("%d of %d trust anchors have expired; the anchor with the latest expiry %s",
 			expired, len(list), text)
 	}
 	return OK, "the trust anchor " + text

@@ -45,7 +45,7 @@ func checkExports(r *report, s *Input) {
 		add(Warning, "Isthmus cannot determine what to write for exports: "+x.Unread,
 			"allow Isthmus to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
 	case x.LeaseError != "":
-		add(Warning, "the Lease for electing the replica that writes Services for exports cannot be used: "+
+		add(Warning, "Isthmus cannot use the Lease that decides which replica writes Services for exports: "+
 			x.LeaseError,
 			"grant the permissions for leases (see manifests/install/rbac.yaml)")
 	case x.Mode == "plan":
@@ -107,7 +107,7 @@ func checkWriter(r *report, s *Input) {
 	add := r.about(SectionReplicas, SliceWriter, "")
 	switch w := s.Writer; {
 	case w.LeaseError != "":
-		add(Warning, "the Lease for electing the replica that writes EndpointSlices cannot be used: "+w.LeaseError,
+		add(Warning, "Isthmus cannot use the Lease that decides which replica writes EndpointSlices: "+w.LeaseError,
 			"grant the permissions for leases (see manifests/install/rbac.yaml)")
 	case w.Holder == "":
 		add(Warning, "no replica holds the Lease for writing EndpointSlices",

@@ -30,7 +30,7 @@ func TestExports(t *testing.T) {
 			[]string{"warning: 2 Services have to be written for exports, but no replica holds the Lease"}},
 		"no right": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on",
 			LeaseError: "forbidden"}},
-			[]string{"warning: the Lease for electing the replica that writes Services for exports cannot be used: " +
+			[]string{"warning: Isthmus cannot use the Lease that decides which replica writes Services for exports: " +
 				"forbidden"}},
 		"not written": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", Holder: "a"},
 			Unwritten: map[string][]string{"taken": {"x", "y"}, "failed": {"z"}}},

@@ -30,9 +30,9 @@ func TestJudge(t *testing.T) {
 	}{
 		"all is well": {func(_, _ *adminapi.Cluster, _ *Input) {}, nil},
 		"an unknown field": {func(_, east *adminapi.Cluster, _ *Input) {
-			east.Ignored = []string{"an unknown field in line 9: api-version"}
+			east.Ignored = []string{"an unknown field on line 9: api-version"}
 		}, []string{"warning link-secret link-east: links cluster east by a kubeconfig with " +
-			"an unknown field in line 9: api-version: it is ignored"}},
+			"an unknown field on line 9: api-version: it is ignored"}},
 		"rights": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Refused = []adminapi.RefusedRequest{{Verb: "get", Resource: "leases.coordination.k8s.io/x",
 				Status: 403}, {Verb: "watch", Resource: "pods", Status: 403}}
@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 				{Verb: "list", Resource: "jobs.batch", Status: 403}}
 		}, []string{
 			"warning rights east: not permitted: list jobs.batch " +
-				"(endpoints' metric labels do not name the cluster's CronJobs)",
+				"(the metric labels of endpoints do not include the names of the cluster's CronJobs)",
 			"failure rights local: not permitted: watch pods (replicas do not become ready)",
 		}},
 		"an optional right": {func(_, east *adminapi.Cluster, _ *Input) {
@@ -73,7 +73,7 @@ func TestJudge(t *testing.T) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 401}}
 		}, []string{"failure api east: the API server answers 401 Unauthorized to list pods", "unchecked rights " +
 			"east: the API server responds with an error", "failure link-state east: it is stale: pods: Unauthorized",
-			"unchecked link-expiry east: the API server refuses its credentials",
+			"unchecked link-expiry east: the API server rejects its credentials",
 			"unchecked trust-anchors east: the API server responds with an error",
 			"unchecked pod-networks east: the API server responds with an error"}},
 		"an API server that fails": {func(_, east *adminapi.Cluster, _ *Input) {
@@ -158,10 +158,9 @@ func TestJudge(t *testing.T) {
 		"an old anchor among good ones": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(old, late), anchors(late, old)
 		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; " +
-			"the anchor that expires last is valid until 2100-01-01 " +
-			"00:00 UTC",
+			"the anchor with the latest expiry is valid until 2100-01-01 00:00 UTC",
 			"warning trust-anchors local: 1 of 2 trust anchors have expired; " +
-				"the anchor that expires last is valid until 2100-01-01 00:00 UTC"}},
+				"the anchor with the latest expiry is valid until 2100-01-01 00:00 UTC"}},
 		"more anchors": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
 		}, []string{"warning trust-anchors east: the trust anchors differ: 1 in the local cluster, 2 in the " +

@@ -66,14 +66,14 @@ func TestServiceChecks(t *testing.T) {
 			Failures: []adminapi.Failure{{Where: "service", Since: time.Unix(0, 0), Panics: 2, Panic: "boom"}},
 		}, nil, []string{
 			"failure updates shop/odd: because of a bug in Isthmus, " +
-				"updates have panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
+				"the processing of updates has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
 				"clients keep the data that they received before the first panic"}},
 		"addresses": {twice, nil, []string{
 			"warning addresses shop/web: port 80: " +
 				"shop/web in cluster north offers 2 addresses that another member also offers"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
-			[]string{"warning slice-writer : the Lease for electing the replica that writes EndpointSlices " +
-				"cannot be used: forbidden"}},
+			[]string{"warning slice-writer : " +
+				"Isthmus cannot use the Lease that decides which replica writes EndpointSlices: forbidden"}},
 		"nobody's Lease": {web(), &adminapi.SliceWriter{},
 			[]string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},
 		"writing": {web(), &adminapi.SliceWriter{Holder: "a", Error: "conflict"},

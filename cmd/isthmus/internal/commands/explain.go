@@ -342,7 +342,7 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 		ports = "no gateway of the cluster has a known address: run isthmus clusters to see why"
 	case n.undeclared:
 		ports = "the member's Service does not declare the port, " +
-			"and Isthmus writes Services with declared ports only"
+			"and Isthmus includes only declared ports in the Services that it writes"
 	case len(m.Ports) > 0:
 	case n.served > 0:
 		ports = "the Service does not declare the port, so clients connect to the same port number on the Pods"
@@ -494,7 +494,8 @@ var verdicts = map[string]verdictWords{
 	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
 		"check the Service's Pods in that cluster"},
 	portUndeclared: {
-		"the member's Service does not declare the TCP port, and Isthmus writes Services with declared ports only",
+		"the member's Service does not declare the TCP port, " +
+			"and Isthmus includes only declared ports in the Services that it writes",
 		"declare the port with protocol TCP in the Service of that cluster"},
 	"just-changed": {"it has just changed", "run the command again"},
 	"outside-ranges": {"the link may not offer it",

@@ -170,7 +170,7 @@ func (s *exportsState) writer() string {
 	case w.Mode == "plan":
 		return "nothing is written (--exports=plan)"
 	case w.LeaseError != "":
-		return "the Lease for electing the replica that writes Services cannot be used: " + w.LeaseError
+		return "Isthmus cannot use the Lease that decides which replica writes Services: " + w.LeaseError
 	case w.Leading:
 		return "written by " + w.Identity
 	case w.Holder != "":

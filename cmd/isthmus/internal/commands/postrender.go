@@ -54,7 +54,7 @@ func PostRender() cli.Command {
 
 func runPostRender(p cli.Process, image string) error {
 	if !imageName.MatchString(image) {
-		return cli.Usagef("--image=%q: set it to the image of Isthmus with a tag or digest, "+
+		return cli.Usagef("--image=%q is not an image name with a tag or digest: specify the Isthmus image, "+
 			"such as registry.example.com/isthmus:v1", image)
 	}
 	if p.Stdin == nil || p.Interactive {

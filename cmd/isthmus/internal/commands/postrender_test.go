@@ -67,11 +67,10 @@ func TestPostRenderRefuses(t *testing.T) {
 		code         int
 		want         string
 	}{
-		{"", linkerdRendered, 2, "set it to the image of Isthmus with a tag or digest"},
-		{"registry.example.com:5000/isthmus", linkerdRendered, 2, "set it to the image of Isthmus with a tag or " +
-			"digest"},
-		{"registry.example.com/isthmus:", linkerdRendered, 2, "set it to the image of Isthmus with a tag or digest"},
-		{"isthmus@sha256:12", linkerdRendered, 2, "set it to the image of Isthmus with a tag or digest"},
+		{"", linkerdRendered, 2, "is not an image name with a tag or digest"},
+		{"registry.example.com:5000/isthmus", linkerdRendered, 2, "is not an image name with a tag or digest"},
+		{"registry.example.com/isthmus:", linkerdRendered, 2, "is not an image name with a tag or digest"},
+		{"isthmus@sha256:12", linkerdRendered, 2, "is not an image name with a tag or digest"},
 		{"isthmus:v1", "kind: Namespace\n", 1, "contains 0 Deployments named linkerd-destination"},
 		{
 			"isthmus:v1", linkerdRendered + "---\n" + linkerdRendered, 1,

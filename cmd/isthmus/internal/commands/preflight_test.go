@@ -34,7 +34,7 @@ func TestPreflight(t *testing.T) {
 			w.pre, w.local.refused = true, []string{"list jobs"}
 			w.local.answers["/api/v1/namespaces/linkerd/serviceaccounts/isthmus"] = corev1.ServiceAccount{}
 		}, []string{"warning rights local: not permitted: list jobs.batch " +
-			"(endpoints' metric labels do not name CronJobs)"}},
+			"(the metric labels of endpoints do not include the names of CronJobs)"}},
 		"rights for exports": {func(_ *testing.T, w *world) {
 			w.exports, w.local.refused = true, []string{"create services", "update serviceimports/status"}
 		}, []string{
@@ -116,7 +116,7 @@ func TestPreflight(t *testing.T) {
 			[]string{
 				"failure api east: the API server responded with 401 Unauthorized to a version request",
 				"unchecked rights east: the API server responds with an error",
-				"unchecked link-expiry east: the API server refuses its credentials",
+				"unchecked link-expiry east: the API server rejects its credentials",
 				"unchecked trust-anchors east: the API server responds with an error",
 				"unchecked pod-networks east: the API server responds with an error"}},
 		"a cluster that is silent": {func(_ *testing.T, w *world) { w.east.silent = true },

@@ -116,7 +116,7 @@ func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
 		"`NAMESPACE` of the ServiceAccount. The command creates a missing namespace. "+
 			"The default is the namespace in the existing link or, if there is none, "+defaultAccount.Namespace+".")
 	s.DurationVar(&o.duration, "duration", 0,
-		"Validity of the token, as a `DURATION` of at least 10m. "+
+		"Lifetime of the token, as a `DURATION` of at least 10m. "+
 			"Run the command again before the token expires. Zero means that the token does not expire.")
 }
 
