@@ -130,9 +130,10 @@ func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []confl
 	return list
 }
 
-// crowdedPorts returns each port that occurs more than once among the host ports of Pods and the
-// ports of ExternalWorkloads with a given IP. The result is sorted. To limit the running time,
-// crowdedPorts compares only the first maxPortsAt ports and returns at most maxCrowdedAt ports.
+// crowdedPorts returns the ports that occur more than once at the given IP, in ascending order. The
+// ports at an IP are the host ports of its Pods and the ports of its ExternalWorkloads. To limit
+// the running time, crowdedPorts compares only the first maxPortsAt ports and returns at most
+// maxCrowdedAt ports.
 func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {

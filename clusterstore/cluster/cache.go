@@ -40,20 +40,21 @@ import (
 // a Server, the setServer and evaluate methods update the sets of Pods. After a change to a Pod,
 // the regroup method updates the sets of Pods.
 //
-// The nodes index contains the zone and region of each Node, by name, and the number of Nodes in
-// each region. In the local cluster, the nodes index contains the addresses of Nodes as well.
+// The nodes index maps the name of each Node to the Node's zone and region. The nodes index also
+// contains the number of Nodes in each region. In the local cluster, the nodes index contains the
+// addresses of Nodes as well.
 //
 // The gateways index contains the Services that are Linkerd gateways, by name. The map named
 // unusable maps the kind and key of each unusable object to the reason why the object cannot be
 // used. Cluster.Health returns these reasons.
 //
-// If Config.Exports is set, the exports index contains the results of the export hooks. The hooks
-// return values for Services and ServiceExports. In the local cluster, the hooks also return values
-// for ServiceImports. In the local cluster, the exports index also records which Namespaces are
-// being deleted. The result of ExportHooks.Service is cached for every Service, because a
-// ServiceExport may arrive later than its Service. If each new ServiceExport made Isthmus list all
-// Services again, anyone who may create ServiceExports could trigger an endless series of list
-// requests.
+// If Config.Exports is set, the exports index contains the results of the export hooks. For each
+// Service and ServiceExport, a hook computes the value that is cached. In the local cluster,
+// another hook computes the cached value for each ServiceImport. In the local cluster, the exports
+// index also records which Namespaces are being deleted. The result of ExportHooks.Service is
+// cached for every Service, because a ServiceExport may arrive later than its Service. If each new
+// ServiceExport made Isthmus list all Services again, anyone who may create ServiceExports could
+// trigger an endless series of list requests.
 //
 // The local field, which is set only in the local cluster, contains the ServiceProfiles, and the
 // addresses of Pods, ExternalWorkloads, Services and Nodes. The local field also contains the data
@@ -107,8 +108,8 @@ func (c *cache) lock() {
 	c.now = now
 }
 
-// store is the [follow.Store] for one kind of object. The methods of a store lock the cache. The
-// functions in the fields of a store, except for prepare, are called with cache.mu held.
+// store is the [follow.Store] for one kind of object. The methods of a store lock the cache. All
+// function fields of a store, except prepare, are called with cache.mu held.
 type store[T any] struct {
 	cache *cache
 	get   func(key string) (T, bool) // may be called with a read lock on cache.mu

@@ -256,8 +256,8 @@ func (c *Cluster) updateLink(update func() (changed bool)) {
 	}
 }
 
-// Listed returns a channel that is closed when the first sync no longer waits for anything except
-// Config.Admit.
+// Listed returns a channel that is closed once all conditions for completing the first sync are
+// met, except possibly Config.Admit.
 func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 
 // Synced returns a channel that is closed when the first sync is complete. The first sync waits for
@@ -328,11 +328,11 @@ func (c *Cluster) Region() (region string, known bool) {
 }
 
 // Exports returns the cached results of the export hooks. While the API server is unreachable,
-// Exports returns the last known results. While a list of any exported kind is incomplete, Exports
-// returns its previous result, or nil if there is none. Exports also returns nil if Config.Exports
-// is nil, or if Services have not been listed yet. After a call to RelistServices, Exports returns
-// nil until Services have been listed again. The running time of Exports depends on the number of
-// exports, not on the number of Services.
+// Exports returns the last known results. While the list of any exported kind is incomplete,
+// Exports returns its previous result, or nil if there is none. Exports also returns nil if
+// Config.Exports is nil, or if Services have not been listed yet. After a call to RelistServices,
+// Exports returns nil until Services have been listed again. The running time of Exports depends on
+// the number of exports, not on the number of Services.
 func (c *Cluster) Exports() *CachedExports { return c.cache.exports.current() }
 
 // RelistServices requests a new list of all Services. For each Service in the list, the Cluster
@@ -350,8 +350,8 @@ func (c *Cluster) Declares(svc federation.ServiceID, port uint16) bool {
 	return c.cache.services.declares(svc, port)
 }
 
-// Reader returns a reader for one port of a Service. After a change, the reader processes only the
-// changed EndpointSlices again.
+// Reader returns a reader for one port of a Service. After a change, the reader reprocesses only
+// the EndpointSlices that the change affects.
 func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {
 	return &reader{cache: c.cache, service: svc, port: port}
 }

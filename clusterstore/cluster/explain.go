@@ -85,7 +85,8 @@ func DescribeTarget(target string) string {
 // maxLeftText is the maximum length, in bytes, of a string in an explanation.
 const maxLeftText = 100
 
-// The beginning function returns a copy of at most the first maxLeftText bytes of s, so that s can
+// The beginning function removes or replaces invalid UTF-8 in a string, and truncates the string to
+// maxLeftText bytes plus an ellipsis. The result is always a copy, so that the original string can
 // be garbage collected. The function is idempotent.
 func beginning(s string) string {
 	valid := strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD")

@@ -56,8 +56,8 @@ type CachedExports struct {
 	// particular order. Each name occurs only once.
 	List []Export
 	// The ServiceExports field is true if List contains all ServiceExports. The field becomes true
-	// once ServiceExports have been listed. If the API server does not serve ServiceExports, both
-	// fields, ServiceExports and Emptied, are true.
+	// once ServiceExports have been listed. If the API server does not serve the kind
+	// ServiceExport, the ServiceExports and Emptied fields are both true.
 	ServiceExports, Emptied bool
 
 	// The following fields are set only for the local cluster.
@@ -241,11 +241,11 @@ func (x *exportIndex) forgetServices() {
 	x.latest.Store(nil)
 }
 
-// The applied method makes the latest changes to objects of one kind visible in the result of
-// Cluster.Exports. If there are any changes, the method calls ExportHooks.Changed. The applied
-// method must not be called while a list of objects of this kind is still being applied to the
-// cache, because Exports must never reflect a partial list. The wantsList function reports whether
-// the objects must be listed again before the changes can be published. The receiver may be nil.
+// exportIndex.applied makes Cluster.Exports reflect the latest changes to objects of one kind. If
+// there are any changes, the method calls ExportHooks.Changed. The applied method must not be
+// called while a list of objects of this kind is still being applied to the cache, because Exports
+// must never reflect a partial list. The wantsList function reports whether the objects must be
+// listed again before the changes can be published. The receiver may be nil.
 func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
 		return

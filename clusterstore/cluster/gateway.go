@@ -100,9 +100,9 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 	return g
 }
 
-// The expand method writes the gateway into the annotations, node ports and addresses of a Service.
-// The readGateway function can restore the original gateway from the modified Service. The ports of
-// the Service must be set before the call.
+// The expand method sets the annotations, node ports and load balancer addresses of a Service to
+// those of the gateway. From the resulting Service, the readGateway function can reconstruct the
+// gateway. The ports of the Service must be set before the call to expand.
 func (g *Gateway) expand(o *corev1.Service) {
 	o.Annotations = nonEmpty(map[string]string{
 		gatewayAnnotation:  "true",

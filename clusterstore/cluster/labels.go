@@ -140,7 +140,7 @@ func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 // maxSentText is the maximum length, in bytes, of a string that is sent to proxies.
 const maxSentText = 1 << 10
 
-// sendable reports whether all strings of an endpoint can be sent to proxies. If a message
+// sendable reports whether every string in an endpoint can be sent to proxies. If a message
 // contained a string that cannot be encoded, proxies would not receive the message, which may also
 // contain endpoints of other clusters. Special characters in a label could corrupt the metrics of
 // proxies.

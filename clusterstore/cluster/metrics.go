@@ -11,9 +11,10 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// For each resource, resourceNames contains the prefixes of two metric names, which end in
-// _cache_size and _informer_lag_seconds. The metric names match those of Linkerd's destination
-// controller.
+// For each resource, resourceNames contains two prefixes of metric names. The cache field is the
+// prefix of the metric name that ends in _cache_size. The lag field is the prefix of the metric
+// name that ends in _informer_lag_seconds, or empty if there is no such metric. The metric names
+// match those of Linkerd's destination controller.
 var resourceNames = []struct{ resource, cache, lag string }{
 	{"endpoints", "endpoints", "endpoints"},
 	{"endpointslices", "endpointslices", "endpointslices"},

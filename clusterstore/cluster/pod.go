@@ -76,8 +76,8 @@ func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 }
 
 // expandPod takes the cached form of a Pod in a linked cluster, and returns the smallest Pod that
-// has this cached form. Opaque ports that equal the default are omitted, so that the replica that
-// reads the copy applies its own default.
+// has this cached form. If the Pod's opaque ports are exactly the default ports, expandPod omits
+// them. The replica that reads the copy therefore applies its own default opaque ports.
 func expandPod(p compactedPod, r Rules) *corev1.Pod {
 	t := p.facts.fullTemplate()
 	o := &corev1.Pod{ObjectMeta: t.expandMetadata(r)}

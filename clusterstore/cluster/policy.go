@@ -17,12 +17,12 @@ import (
 // contains the ports that its Servers make opaque for Pods and ExternalWorkloads. The cache.mu
 // mutex guards a policy, but is not held during an evaluation.
 //
-// Pods are siblings if the data that affects their endpoints is equal, apart from the nodes. Each
-// group of siblings forms a set. Opaque ports are evaluated once for each set of siblings, rather
-// than once for each Pod. After a change to a Server, a dedicated worker evaluates the opaque ports
-// of all sets of siblings in the namespace. Until the worker has finished, Pods keep their previous
-// opaque ports. If a new or changed Pod has no siblings yet, the Pod's opaque ports are evaluated
-// before the Pod is added to the cache.
+// Pods are siblings if they differ only in their nodes and in data that does not affect endpoints.
+// Each group of sibling Pods forms a set. Opaque ports are evaluated once for each set of sibling
+// Pods, rather than once for each Pod. After a Server changes, a dedicated worker reevaluates the
+// opaque ports of every set of sibling Pods in the Server's namespace. Until the worker has
+// finished, Pods keep their previous opaque ports. If a new or changed Pod has no siblings yet, the
+// Pod's opaque ports are evaluated before the Pod is added to the cache.
 type policy struct {
 	servers map[string]*serverFacts // by name
 	changed bool                    // a Server has changed since the worker last read the Servers
@@ -60,7 +60,8 @@ const (
 	//
 	// Matching a Pod with 500 labels against Servers with this total cost takes 0.4 ms. If each
 	// Server has a different port, matching takes a few tenths of a millisecond longer. After each
-	// change to a Server, the worker matches all Pods in the namespace again.
+	// change to a Server, the worker matches every set of sibling Pods in the namespace against the
+	// namespace's Servers.
 	maxPolicy = 10_000
 	// maxOpaqueBytes is the maximum number of bytes for the opaque ports of the Pods in a
 	// namespace. Equal sets of ports are counted only once. If storing the opaque ports of a Pod
@@ -343,9 +344,9 @@ func (x *policyIndex) evaluate(namespace string) (reason string) {
 	return reason
 }
 
-// toEvaluate returns the policy of a namespace, its Servers, and the sets to evaluate. If the
-// Servers do not have to be evaluated again, the second result is nil. If the namespace has no
-// policy, all results are nil.
+// toEvaluate returns a namespace's policy, the namespace's Servers, and the sets of Pods to
+// evaluate. If the sets can be evaluated against the same Servers as before, the second result is
+// nil. If the namespace has no policy, all results are nil.
 func (x *policyIndex) toEvaluate(namespace string) (
 	p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts,
 ) {

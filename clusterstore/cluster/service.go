@@ -162,7 +162,7 @@ func (s *Service) HasPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
 }
 
-// If several ports have the same name, the result contains the first of these ports.
+// If several ports have the same name, the result contains only the first of them.
 func (s *Service) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for _, p := range s.Ports {

@@ -88,8 +88,9 @@ func profiled(name string) (federation.ServiceID, bool) {
 
 const (
 	// maxProfile is the maximum size, in bytes, of an encoded ServiceProfile. Proxies accept
-	// messages of up to 4 MiB. The estimated size is an upper bound, except that a method may
-	// become 50% longer when it is converted to uppercase.
+	// messages of up to 4 MiB. The estimated size of a ServiceProfile is an upper bound, with one
+	// exception: the name of an HTTP method may become up to 50% longer when it is converted to
+	// uppercase.
 	maxProfile = 2 << 20
 	// sizePerPart is the estimated size of one part of a ServiceProfile, excluding its strings.
 	sizePerPart = 48
@@ -120,9 +121,9 @@ type translatedProfile struct {
 //	pathRegex: /cart/.*
 //
 // All fields of a condition must match, so the example becomes one [federation.Match] of kind
-// MatchAll with two elements in Sub. A status range with only one bound becomes a range that
-// contains only the value of this bound. Proxies receive weights as integers: a weight of "500m"
-// becomes 5,000, and a weight of 1 becomes 10,000.
+// MatchAll with two elements in Sub. If a status range has only one bound, the translated range
+// contains only that status code. Proxies receive weights as integers: a weight of "500m" becomes
+// 5,000, and a weight of 1 becomes 10,000.
 //
 // translateProfile runs quickly for any spec, and its result can be encoded and sent. All strings
 // are valid UTF-8. The nesting depth of conditions and the total size stay below the limits that

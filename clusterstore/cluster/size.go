@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Each kind of object in a linked cluster has a size method, which estimates the bytes of memory
-// that the cache uses for one object. The estimates count toward the memory cap (see
+// Each kind of object in a linked cluster has a size method, which estimates how much memory, in
+// bytes, the cache uses for one object. The estimates count toward the memory cap (see
 // [follow.Kind].Size). Data that only the local cluster caches is not counted, because the local
 // cluster has no memory cap. TestBudget compares the sums of these estimates with the size of the
 // heap.

@@ -95,8 +95,8 @@ type address struct {
 	pod      *pod                        // the target, while the slice is cached and the address is connected
 }
 
-// addressFacts contains the location of an address, as specified in the slice, and the reason why
-// the address is not sent to clients.
+// addressFacts contains the location of an address, as specified in the slice. If the content of
+// the slice prevents the address from being sent to clients, addressFacts also contains the reason.
 type addressFacts struct {
 	zone  string
 	zones string             // sorted zones in the hints, each followed by hintEnd
@@ -125,7 +125,7 @@ func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slic
 
 // The Endpoints kind of the core API group is the predecessor of the EndpointSlice kind.
 type (
-	//lint:ignore SA1019 Endpoints are read with --enable-endpoint-slices=false
+	//lint:ignore SA1019 Endpoints are read if --enable-endpoint-slices=false is set
 	coreEndpoints = corev1.Endpoints
 	//lint:ignore SA1019 EndpointSubset is part of the Endpoints API
 	coreEndpointSubset  = corev1.EndpointSubset
@@ -411,8 +411,8 @@ func (a address) withIP(text string, at addressFacts) address {
 	return a
 }
 
-// The expand method is the inverse of readEndpoint and withIP. These two methods can restore the
-// original address from the endpoint that expand returns.
+// The expand method converts an address back into an endpoint of an EndpointSlice. From that
+// endpoint, the methods readEndpoint and withIP together recover the original address.
 func (a *address) expand() discoveryv1.Endpoint {
 	at := a.facts.Value()
 	e := discoveryv1.Endpoint{Addresses: []string{at.text}, Hostname: a.hostname, TargetRef: expandTarget(a.target)}
@@ -489,8 +489,8 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	return follow.JoinKey(namespace, ref.Name), true
 }
 
-// expandTarget is the inverse of the endpointTarget function. expandTarget converts the key of a
-// Pod or ExternalWorkload into a reference to this object, and an empty key into nil.
+// expandTarget is the inverse of endpointTarget. expandTarget converts the key of a Pod or
+// ExternalWorkload into a reference to that object, and an empty key into nil.
 func expandTarget(target string) *corev1.ObjectReference {
 	kind := targetKind(target)
 	if kind == federation.Address {
