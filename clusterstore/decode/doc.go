@@ -30,11 +30,11 @@
 //     space between two JSON values.
 //   - A truncated list is an error.
 //   - ERROR events, and responses with a status other than 200, result in the same errors as in
-//     client-go. At most 64 KiB of an error response are decoded.
+//     client-go. At most 64 KiB of an error response is decoded.
 //   - Responses that are not lists, such as those of API discovery, are limited to 1 MiB
 //     ([Sources].Document).
-//   - A JSON object with more than 50,000 array elements or members is refused, because 3 bytes of
-//     JSON can become a struct of 100 bytes.
+//   - A JSON object with more than 50,000 array elements or members is refused, because decoding
+//     can multiply its size: 3 bytes of JSON can become a 100-byte struct.
 //
 // Sources are safe for concurrent use. The package does not start any goroutines. The Sources for
 // all API servers share the decoders, which reuse a limited amount of memory (decoder.go).
@@ -67,8 +67,8 @@
 //
 //   - A malformed spec or status is set to its zero value, so that the other objects in the list
 //     remain readable. If the spec is malformed, the Invalid field holds the reason.
-//   - A spec is decoded completely or not at all, because one half of a policy may mean the
-//     opposite of the whole policy.
+//   - A spec is decoded completely or not at all, because part of a policy may mean the opposite of
+//     the whole policy.
 //   - Malformed metadata is an error, because API servers write and check metadata themselves.
 //     Malformed metadata makes only one resource in one cluster unreadable.
 //   - The types contain only plain data, so concurrent reads are safe.

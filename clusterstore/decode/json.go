@@ -48,8 +48,8 @@ func (v values) peek() (byte, error) {
 	return 0, errBlanks
 }
 
-// expect skips white space, checks that the wanted byte comes next, and consumes that byte. If
-// another byte comes next, the result is an error.
+// expect skips white space, checks that the wanted byte comes next, and consumes that byte. If the
+// next byte differs from the wanted byte, expect returns an error.
 func (v values) expect(wanted byte) error {
 	c, err := v.peek()
 	if err == nil && c != wanted {

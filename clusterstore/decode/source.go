@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// format requests and decodes API responses in one encoding, either protobuf or JSON.
+// A format implements one encoding of API responses, either protobuf or JSON.
 type format[O Object] interface {
 	// accept returns the content type to request. For a list, suffix is "List"; for an object,
 	// suffix is "".

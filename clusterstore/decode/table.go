@@ -78,8 +78,8 @@ func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len
 type used struct {
 	path string // path in error messages
 	// limit is the maximum number of elements in a list or map, or the maximum length of a string
-	// in bytes. If the limit of a string is zero, the maximum length is maxText. If an object
-	// contains several lists at this path, total limits the sum of their lengths.
+	// in bytes. For a string, a limit of zero means maxText. If an object contains several lists at
+	// this path, total limits the sum of their lengths.
 	limit, total int
 	below        map[string]*used
 }

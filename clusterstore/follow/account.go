@@ -17,9 +17,9 @@ func newPrints() prints { return prints{maphash.MakeSeed()} }
 
 func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
 
-// The estimated memory of a cache includes the following sizes, in bytes, in addition to keys and
-// values. A test in clusterstore/cluster compares the estimated size of a cache with the heap
-// memory that the cache uses.
+// The estimate of a cache's memory use includes the following sizes, in bytes, in addition to the
+// sizes of the keys and values. A test in clusterstore/cluster compares the estimated size of a
+// cache with the heap memory that the cache uses.
 const (
 	objectSize = 56 // an entry of account.sizes, and the string header of the object's key
 	shareSize  = 96 // an entry of account.shared
@@ -281,8 +281,8 @@ func (a *account) settle() {
 	a.staged = staged
 }
 
-// refusedKey returns the key under which a refused object is counted. Keys of objects never begin
-// with a slash, because package decode refuses names that contain a slash.
+// refusedKey returns the key under which a refused object is counted. Object keys never begin with
+// a slash, because package decode rejects names and namespaces that contain a slash.
 func refusedKey(key string) string { return "//" + key }
 
 // refusedEntrySize is the size, in bytes, of an entry in Resource.unusable, excluding the entry's

@@ -30,8 +30,8 @@
 //   - [Group.Health] shows every failure immediately. Most failed requests are retried within 4 s.
 //   - If Isthmus has permission to list a required resource but not to watch it, the resource is
 //     listed again within 30 s.
-//   - A forbidden or absent optional resource is retried within 30 s. An absent resource is also
-//     retried within 10 s of appearing in API discovery.
+//   - A forbidden or absent optional resource is retried within 30 s. Once an absent optional
+//     resource appears in API discovery, it is retried within 10 s.
 //   - If a resource is over budget, Isthmus pauses for about four times the duration of the last
 //     list, and then lists the resource again. The pause is at least 5 s and at most 34 s.
 //   - All resources are watched again within 10 s after the API server becomes reachable, however
@@ -46,7 +46,7 @@
 //     shows when the wait ends.
 //   - The backoff is reset once a watch has lasted 30 s.
 //
-// The following limits apply even to hostile servers:
+// The following limits hold even if the server is hostile:
 //
 //   - The cache and the list that is being read each stay within the memory cap in
 //     [Options].Memory. A separate limit of the same size applies to staged objects, which are held

@@ -32,8 +32,8 @@ func newStage[T any](p prints) *stage[T] {
 	}
 }
 
-// stage.has reports whether the list contains an object with the given key, even if the object is
-// refused.
+// stage.has reports whether the list contains an object with the given key, whether or not the
+// object is refused.
 func (s *stage[T]) has(key string) bool {
 	_, listed := s.objects[key]
 	_, refused := s.refused[key]
@@ -326,8 +326,9 @@ func (f *feed[O, T]) same(s stored[T], c *compacted[T]) bool {
 	return s.there && f.kind.Same(s.value, c.value)
 }
 
-// putAll puts listed objects into the Store. Objects for which Kind.Together returns 0 are put into
-// the Store in one step.
+// putAll puts listed objects into the Store in groups. Each group contains the objects that
+// Kind.Together considers equal, and is put into the Store in one step. If Kind.Together is nil,
+// each object is put into the Store separately.
 func (f *feed[O, T]) putAll(list []*compacted[T]) {
 	compare := func(a, b *compacted[T]) int { return 1 }
 	if together := f.kind.Together; together != nil {

@@ -170,9 +170,9 @@ func (g *Group) Listed() <-chan struct{} { return g.listed }
 // in time.
 func (g *Group) Synced() <-chan struct{} { return g.done }
 
-// HealthChanged returns a channel that is closed when one of these fields of the health changes:
-// Err, StaleSince, or the Synced or Failure field of a resource. To avoid missing a change, get the
-// channel before you call Health.
+// HealthChanged returns a channel that is closed when Health.Err or Health.StaleSince changes, or
+// when the Synced or Failure field of an element of Health.Resources changes. To avoid missing a
+// change, get the channel before you call Health.
 func (g *Group) HealthChanged() <-chan struct{} {
 	_, changed := g.version.Get()
 	return changed

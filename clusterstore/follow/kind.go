@@ -41,12 +41,13 @@ type Kind[O decode.Object, T any] struct {
 	// the size is in bytes. A shared part counts once against the memory cap, no matter how many
 	// objects refer to the part.
 	Shared func(value T, yield func(handle any, size int64) bool)
-	// Same reports whether two values are equivalent, so that an update from one to the other can
-	// be ignored.
+	// Same reports whether two values are equivalent. An update from one value to an equivalent
+	// value may be ignored.
 	Same func(a, b T) bool
-	// Together, if set, compares objects. Listed objects for which Together returns 0 are put into
-	// the Store in one step. For example, an endpoint that moves from one slice to another in the
-	// same step is never missing from the Store. The Store must implement [Joint].
+	// Together, if set, compares two values, as [cmp.Compare] does. Listed objects whose values are
+	// equal according to Together are put into the Store together, in one step. For example, if the
+	// slices of a Service are put into the Store in one step, an endpoint that moves from one slice
+	// to another is never missing from the Store. The Store must implement [Joint].
 	Together func(a, b T) int
 	// Changed, if set, is called after each change to the Store. If ok is true, the value is new,
 	// or differs from the previous value according to Same. If ok is false, the object was dropped.

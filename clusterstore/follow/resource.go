@@ -582,8 +582,8 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 	}
 }
 
-// The note method records one occurrence of a kind of unusual behavior of the API server, and calls
-// [Options].Trouble if the behavior must be reported.
+// The note method records unusual behavior of the API server. If the behavior must be reported, the
+// note method calls [Options].Trouble.
 func (r *Resource) note(c cause, err error) {
 	text := string(c)
 	if err != nil {

@@ -165,7 +165,7 @@ type lag struct {
 	seconds prometheus.Observer // fixed
 
 	newest int64 // Unix time in seconds
-	// The since field is the time at which an update with the newest timestamp was first received.
+	// The since field is the time at which the first update with the newest timestamp was received.
 	// The field is zero if the newest timestamp came from a listed or newly created object.
 	since time.Time
 }
