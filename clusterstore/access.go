@@ -16,7 +16,7 @@ import (
 )
 
 // Access describes a link Secret and contains the configuration for requests to its cluster. An
-// Access contains credentials, so never print it on a page or in a log.
+// Access contains credentials, so never show an Access on a page or write one to a log.
 type Access struct {
 	adminapi.Cluster              // data from the Secret itself
 	REST             *rest.Config // nil if the Secret is not used

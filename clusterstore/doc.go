@@ -16,8 +16,8 @@
 //     unreachable, the Store keeps retrying, and the cached endpoints stay in use.
 //   - If new objects would exceed the memory cap of a cluster, its cache stays unchanged, and the
 //     Store retries. A cluster over its memory cap is stale, or unreachable if it has never synced.
-//   - At most 32 clusters start concurrently. A cluster no longer counts toward this limit after
-//     its first sync, after a failed request, or after one second.
+//   - At most 32 clusters start concurrently. A cluster stops counting toward this limit after its
+//     first sync, after a failed request, or after one second, whichever comes first.
 //   - If several Secrets have the same cluster name, the Store uses the oldest valid Secret. If an
 //     edit makes that Secret invalid, the Store reports the error and keeps using the previous
 //     version.

@@ -149,9 +149,10 @@ func (l *link) reconcile(ctx context.Context, list []*credentials, newer <-chan 
 	}
 }
 
-// useSettings reads the settings from the newest version of the Secret in use. The credentials in
-// use may come from an older version of the Secret. A cordon takes effect even if the kubeconfig in
-// the Secret has become invalid. If inUse is nil, useSettings resets the standing.
+// useSettings reads the settings from the newest version of the Secret that the link uses. The
+// credentials that the link uses may come from an older version of the Secret. A cordon takes
+// effect even if the kubeconfig in the Secret has become invalid. If inUse is nil, useSettings
+// resets the standing.
 func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s := &l.standing
 	if inUse == nil {
@@ -198,8 +199,9 @@ func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	}
 }
 
-// useRanges replaces the credentials of the serving cluster with a version that differs only in its
-// address ranges.
+// useRanges makes the serving cluster use the address ranges from a newer version of the link
+// Secret. The kubeconfig, trust domain and cluster domain must be the same in both versions of the
+// Secret, so the cluster keeps running.
 func (l *link) useRanges(want *credentials) {
 	before := l.serving.creds
 	l.serving.creds = want
@@ -416,7 +418,7 @@ func (l *link) updateState() {
 		// Until a link has synced, its state changes only if a problem occurs. Even after the
 		// problem has been fixed, a link stays in the Unreachable state until its cluster has
 		// synced. If the cluster has failed since linkCopy.use returned, the link stays pending
-		// until it has read the copy.
+		// until the next call to linkCopy.use has read the copy.
 		l.next.noteProgress()
 		problem := l.next.problem(l.next.noteHealth())
 		if problem != nil && l.copy.cluster == nil && !l.copy.isNeeded() {
@@ -676,9 +678,10 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		// While a synced cluster still waits for gateways or for lists of objects, the link ignores
-		// the cluster's closed Synced channel. Receiving from a closed channel never blocks. If the
-		// link did not ignore the closed channel, the link would run in a busy loop.
+		// Even after a new cluster has synced, the link may have to wait for gateway names to
+		// resolve, or for optional kinds of objects to be listed. During this wait, the link does
+		// not receive from the cluster's Synced channel. Because the channel is already closed,
+		// receiving from it would not block, and the link would run in a busy loop.
 		if l.gateways.settled() && !(closed(l.next.cluster.Synced()) && time.Now().Before(l.copy.release)) {
 			synced = l.next.cluster.Synced()
 		}

@@ -46,7 +46,7 @@ type runningCluster struct {
 	replaceAt     time.Time     // when to replace a broken cluster; otherwise zero
 	admit         chan struct{} // closed once the cluster may complete its first sync
 	awaits        []awaitedKind // kinds of objects that a successor must list first
-	betterSince   time.Time     // set by noteAdvantage for a successor; zero without an advantage
+	betterSince   time.Time     // set by noteAdvantage for a successor; zero unless the successor is healthier
 	// failed is the reason why a successor cannot replace the serving cluster, or nil.
 	failed error
 
@@ -55,13 +55,13 @@ type runningCluster struct {
 	done   chan struct{}
 }
 
-// noteAdvantage records when the successor gained an advantage over the serving cluster. The
-// successor has an advantage if it watches all required kinds of objects while the serving cluster
-// is stale or uses credentials that the API server rejects. The recorded time is the time of the
-// call that notices the advantage, not the time when the serving cluster became stale. After a long
-// outage of the API server, a successor may resume its watches only moments before the serving
-// cluster does. If the time were counted from the start of the outage, even a brief advantage would
-// look long.
+// noteAdvantage records when the successor became healthier than the serving cluster. The successor
+// is healthier if it watches all required kinds of objects, but the serving cluster is stale or
+// uses credentials that the API server rejects. The recorded time is the time of the first call
+// that finds the successor to be healthier, not the time when the serving cluster became stale.
+// After a long outage of the API server, a successor may resume its watches only moments before the
+// serving cluster does. If noteAdvantage recorded the start of the outage, a successor that was
+// healthier for only a moment would seem to have been healthier for a long time.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):

@@ -13,8 +13,8 @@ import (
 // linkStanding holds the region and the standing of a link's cluster, and the reasons for the
 // standing. Only the link's goroutine writes to a linkStanding. Other goroutines receive copies.
 type linkStanding struct {
-	settings  linkSettings // settings from the newest version of the Secret in use
-	secret    string       // namespace and name of the Secret in use; empty if there is none
+	settings  linkSettings // settings from the newest version of the Secret that the link uses
+	secret    string       // namespace and name of the Secret that the link uses; empty if there is none
 	linkedAt  time.Time    // when the link got a cluster; zero if it has none
 	lostSince time.Time    // when listing or watching the API failed; zero if both work
 	lost      federation.Standing

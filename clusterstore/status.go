@@ -55,7 +55,7 @@ func (v *linkStatus) health() cluster.Health {
 	return h
 }
 
-// The replacing method reports whether a failed Cluster is about to be replaced by a new Cluster
+// linkStatus.replacing reports whether a failed Cluster is about to be replaced by a new Cluster
 // that uses the same credentials.
 func (l *linkStatus) replacing() bool {
 	return l.serving != nil && l.next != nil && l.serving.creds.hash == l.next.creds.hash

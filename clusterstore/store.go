@@ -46,8 +46,8 @@ type Options struct {
 
 	// WhenLost and LostAfter are defaults that link Secrets may override. WhenLost says whether the
 	// endpoints of a lost cluster stay in service, become a last resort or are withdrawn. A cluster
-	// counts as lost once requests to list or watch its objects have failed for the duration
-	// LostAfter.
+	// counts as lost once Isthmus has been unable to list or watch the cluster's objects for at
+	// least LostAfter.
 	WhenLost  federation.Standing
 	LostAfter time.Duration // zero means DefaultLostAfter
 
@@ -374,9 +374,10 @@ func (s *Store) checkSettled() {
 }
 
 // Settled returns a channel that is closed once the Secrets have been listed and no link is
-// pending. A link is no longer pending once it is ready, unreachable or rejected. A link that has
-// waited one second for gateway names to resolve does not count as pending. The channel remains
-// closed when links are added later.
+// pending. A link stops being pending once it is ready, stale, unreachable or rejected. A link also
+// no longer counts as pending once it has waited one second for gateway names to resolve, or ten
+// seconds for the copy of its cluster to load. The channel remains closed when links are added
+// later.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
 // SecretsListed reports whether the link Secrets have been listed. If the link Secrets currently

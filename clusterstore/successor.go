@@ -11,13 +11,13 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// A successor is a new Cluster value that is to replace the serving Cluster value of a link,
-// usually because the link's credentials have changed. If a successor took over before it had
-// listed a kind of object, all objects of that kind would seem to have been deleted. For example,
-// replacing a Cluster too early could remove endpoints, or stop proxies from treating ports as
-// opaque. A successor completes its first sync only after it has listed each kind of object that
-// the serving Cluster has cached. The admitSuccessor method decides when a successor stops waiting
-// for kinds of objects that it has not listed yet.
+// A successor is a new Cluster that will replace the Cluster that currently serves a link, usually
+// because the link's credentials have changed. If a successor took over before it had listed a kind
+// of object, all objects of that kind would seem to have been deleted. For example, replacing a
+// Cluster too early could remove endpoints, or stop proxies from treating ports as opaque. A
+// successor completes its first sync only after it has listed each kind of object that the serving
+// Cluster has cached. The admitSuccessor method decides when a successor stops waiting for kinds of
+// objects that it has not listed yet.
 
 // awaitable describes an optional kind of object that affects endpoints, and that a successor may
 // have to list before it replaces the serving Cluster.
@@ -117,8 +117,8 @@ func overBudget(h cluster.Health) bool {
 	})
 }
 
-// resourceOf returns the health of the resource with the given name. If the health does not include
-// the resource, the result contains only the resource's name.
+// resourceOf returns the health of the resource with the given name. If the Health value has no
+// entry for the resource, the result contains only the resource's name.
 func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	for i := range h.Resources {
 		if h.Resources[i].Resource == name {

@@ -87,7 +87,7 @@ func (r *reader) Read() federation.Share {
 	return out
 }
 
-// The count function returns the number of endpoints in the slices, and counts each address only
+// The count function returns the number of endpoints in the slices, counting each address only
 // once. An endpoint of a dual-stack Service has two addresses, so the result is the number of IPv4
 // addresses or of IPv6 addresses, whichever is larger.
 func count(list []*federation.Slice) (n federation.Behind) {

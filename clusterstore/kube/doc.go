@@ -15,7 +15,7 @@
 //
 //   - A kubeconfig cannot make Isthmus run a program, read a file, use a proxy or impersonate
 //     another user.
-//   - A kubeconfig is refused if it is larger than 64 KiB, is nested too deeply, or contains a
+//   - A kubeconfig is rejected if it is larger than 64 KiB, is nested too deeply, or contains a
 //     duplicate field, an RSA key longer than 8192 bits, or a YAML anchor, alias or merge key.
 //   - Unknown fields are ignored.
 //   - Errors and warnings never quote a kubeconfig, except for short names of unknown fields.

@@ -65,13 +65,13 @@ type Keeper struct {
 	facts  *Facts        // nil before the first read
 	looked chan struct{} // closed when the requested or running look ends; nil if there is none
 	// anchorsTried and networksTried are the times of the last attempts to read trust anchors and
-	// Pod networks. After a timeout, the paused field is the time when calls to Look may cause
-	// reads again.
+	// Pod networks. After a read has timed out, calls to Look do not start any reads until the time
+	// in the paused field.
 	anchorsTried, networksTried, paused time.Time
 }
 
-// NewKeeper returns a Keeper without facts. The namespace argument is the namespace of the control
-// plane.
+// NewKeeper returns a Keeper that has not read any facts yet. The namespace argument is the
+// namespace of the control plane.
 func NewKeeper(client *Client, namespace string, turns Turns) *Keeper {
 	return &Keeper{client: client, namespace: namespace, turns: turns, every: readAgain, asked: make(chan struct{}, 1)}
 }
@@ -106,8 +106,8 @@ func (k *Keeper) Look() <-chan struct{} {
 	return k.looked
 }
 
-// The due method reports whether a call to Look may now cause a read of the trust anchors, and
-// whether it may cause a read of the Pod networks. The caller holds k.mu.
+// The due method reports which facts Run must read if Look is called at the given time: the trust
+// anchors, the Pod networks, both or neither. The caller holds k.mu.
 func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	if now.Before(k.paused) {
 		return false, false
@@ -116,9 +116,9 @@ func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 }
 
 // Run reads the facts after the API server's first response, and then every hour. Before the first
-// read, Run waits up to 5 s until the cluster's objects have been listed. If the facts are
-// incomplete, Run reads them again after two minutes. Run also reads facts after calls to Look. Run
-// returns when ctx is done.
+// read, Run waits up to 5 s for the cluster's objects to be listed. If the facts are incomplete,
+// Run reads them again after two minutes. After a call to Look, Run also reads the trust anchors
+// and the Pod networks, unless they were read recently. Run returns when ctx is done.
 func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	defer k.endLook()
 	select {
@@ -149,8 +149,8 @@ func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	}
 }
 
-// serveLooks spends the given time handling calls to Look, and returns false if ctx is done
-// earlier.
+// serveLooks handles calls to Look for the given time. If ctx is done first, serveLooks returns
+// false.
 func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

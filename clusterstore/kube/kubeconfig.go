@@ -208,8 +208,8 @@ func refuse(list []refusal) error {
 	return nil
 }
 
-// readServer parses the URL of an API server. A URL with a user name or password is refused,
-// because both would appear in logs.
+// readServer parses the URL of an API server. A URL that contains a user name or password is
+// rejected, because these would appear in logs.
 func readServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	switch {
@@ -361,10 +361,10 @@ const (
 var errLongKey = errors.New("an RSA key is longer than 8192 bits: use a shorter key, or ECDSA")
 
 // plainYAML removes the unknown fields from a YAML file, and returns descriptions of the removed
-// fields. A file with more than one YAML document is refused. A YAML document with an anchor is
-// also refused, because aliases could expand a small file to gigabytes. The result is the checked
-// document, encoded again, because the decoder of kubeconfigs uses another parser. That parser
-// could find an alias in the original file that the first parser missed.
+// fields. A file with more than one YAML document is rejected. A YAML document with an anchor is
+// also rejected, because aliases could expand a small file to gigabytes. The result is a new
+// encoding of the checked document, not the original file. The kubeconfig decoder uses a different
+// YAML parser, which could find an alias in the original file that plainYAML missed.
 func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document, next yaml.Node

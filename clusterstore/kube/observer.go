@@ -76,10 +76,11 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	}
 }
 
-// The forget method is called when the server has accepted a request. The method removes the
-// recorded refusal of requests with the same verb and resource. The method also removes recorded
-// refusals of API discovery requests for the same API group. A client watches only objects that it
-// may list, so a successful watch also removes a recorded refusal to list the same objects.
+// The forget method is called when the server has accepted a request. If the server previously
+// refused requests with the same verb and resource, the method removes the record of this refusal.
+// The method also removes recorded refusals of API discovery requests for the same API group. A
+// client watches only objects that it has permission to list. After a successful watch request, the
+// method therefore also removes the recorded refusal of list requests for the same resource.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {

@@ -191,7 +191,8 @@ func Zero(v reflect.Value, path string) {
 	}
 }
 
-// IsSet reports whether the field at a path is set anywhere in a value.
+// IsSet reports whether the field at the given path is set in a value. If the path leads through
+// lists, the field must be set in at least one element.
 func IsSet(v reflect.Value, path string) bool {
 	switch v.Kind() {
 	case reflect.Pointer:
