@@ -334,8 +334,8 @@ func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 // address, and proxies expect zone_locality there.
 //
 // A label must be in the same place in every message: with the address, or among the shared labels.
-// If a label moved between the address and the shared labels, proxies would treat the endpoint as
-// changed and rebuild it.
+// If a label moved between the address's own labels and the shared labels, proxies would treat the
+// endpoint as changed and rebuild it.
 func ofAddress(l federation.Label) bool {
 	return l.Name == "pod" || l.Name == "external_workload" || l.Name == zoneLocality && l.Value != "unknown"
 }

@@ -1,8 +1,7 @@
-// Package guard protects clients that send single requests to a possibly hostile server. The
-// package limits the size of responses, and ensures that credentials are sent only to the server
-// itself. Isthmus commands use this package for requests to API servers and replicas. Package
-// clusterstore/decode enforces its own limits for lists and watches, and uses [Limited] to limit
-// the total size of a list.
+// Package guard protects HTTP clients from a possibly hostile server. The package limits the size
+// of responses, and ensures that credentials are sent only to the server itself. Isthmus commands
+// use this package for requests to API servers and replicas. Package clusterstore/decode enforces
+// its own limits for lists and watches, and uses [Limited] to limit the total size of a list.
 //
 //	config.Wrap(guard.Transport) // all clients of config, with exec plugins, proxies, upgrades
 //	err := json.NewDecoder(guard.JSON(body, limits)).Decode(&page)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Dirty is a set of keys that have to be handled. A key that is added again before its turn is
-// handled only once. All methods are safe for concurrent use.
+// Dirty is a set of keys that have to be handled. If a key is added again while it is waiting, it
+// is still handled only once. All methods are safe for concurrent use.
 type Dirty[K comparable] struct {
 	wake chan struct{} // has one token while the set may have keys
 

@@ -118,10 +118,10 @@ func (s *Supervisor) Count(where Where) int {
 	return int(m.GetCounter().GetValue())
 }
 
-// Do calls f, its first function argument. If f panics, [Supervisor.Run] calls the second function
-// argument after a pause. The second function must cause another call to Do for the same work. If f
-// returns normally, Do removes the work from [Supervisor.Failures]. If another call for the same
-// work has panicked in the meantime, the work remains in Failures.
+// Do calls the function f. If f panics, [Supervisor.Run] pauses, and then calls the function that
+// was passed to Do as the last argument. That function must cause another call to Do for the same
+// work. If f returns normally, Do removes the work from [Supervisor.Failures]. If another call for
+// the same work has panicked in the meantime, the work remains in Failures.
 func (s *Supervisor) Do(w Work, f, again func()) {
 	if s == nil {
 		f()
@@ -195,8 +195,8 @@ func (s *Supervisor) newStack() bool {
 	return true
 }
 
-// newestPanic returns the sequence number of the most recent panic in the given work. The result is
-// zero if the work has never panicked, or has succeeded since its last panic.
+// newestPanic returns the sequence number of the most recent panic in the given piece of work. If
+// the piece of work has never panicked, or has succeeded since its last panic, the result is zero.
 func (s *Supervisor) newestPanic(w Work) uint64 {
 	if s.failing.Load() == 0 { // the common case
 		return 0
@@ -308,7 +308,8 @@ func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
 	return due, next
 }
 
-// Failures lists the work that has panicked and has not succeeded since then, sorted by service.
+// Failures lists the pieces of work that have panicked and have not succeeded since, sorted by
+// service.
 func (s *Supervisor) Failures() []Failure {
 	if s == nil || s.failing.Load() == 0 {
 		return nil

@@ -57,9 +57,9 @@ func CleanAll(list []string, limit int) []string {
 	return out
 }
 
-// Truncate shortens a string to the given number of bytes, and appends an ellipsis. Shorter strings
-// stay unchanged. Truncate removes an incomplete UTF-8 sequence at the end, but does not replace
-// characters.
+// Truncate shortens a string to at most the given number of bytes, removes invalid UTF-8, and
+// appends an ellipsis. The ellipsis does not count toward the limit. If a string does not exceed
+// the limit, Truncate returns the string unchanged, even if it contains invalid UTF-8.
 func Truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
