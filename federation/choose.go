@@ -215,8 +215,8 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 
 	list := x.omitted.note(TierNotUsed, t.list, t.inUse(u))
 	// The EndpointSlices for IPv4 and IPv6 are not updated at the same time. If IPv6 is disabled,
-	// IPv6 addresses must be removed before hints are used, because hints could leave only an IPv6
-	// address.
+	// IPv6 addresses must be removed before hints are applied. Otherwise, the hints could select
+	// only an IPv6 address, which clients must not receive.
 	list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
 	switch {
 	case x.ignoresHints():
@@ -250,8 +250,8 @@ func (t *tally) inUse(u use) []*Endpoint {
 	return list
 }
 
-// byHintedNode groups the endpoints in use by the nodes in their hints. If node hints are ignored,
-// the result is nil.
+// byHintedNode maps each node to the endpoints whose hints name the node. Endpoints that are not in
+// use are omitted. If node hints are ignored, the result is nil.
 func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	if x.ignoresHints() {
 		return nil

@@ -16,7 +16,7 @@ const chunkSize = 500
 //
 //	go test -run '^$' -bench ChangedDuringWalks ./federation
 //
-// Each entry uses about 50 bytes more memory than in a Go map.
+// Each entry uses about 50 bytes more than an entry of a Go map.
 type chunkMap[K comparable, V any] struct {
 	at   map[K]int // index in list
 	list []chunkEntry[K, V]

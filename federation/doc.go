@@ -35,8 +35,9 @@
 //     changed, the next set contains the same *Endpoint pointer.
 //   - A set without endpoints contains a [Reason]. The reason distinguishes an empty service from
 //     an unknown service and from a service that can never work.
-//   - [Set.Tiers] returns the tier of each endpoint and the standing of its cluster. Tiers and
-//     standings may change without a change to the set.
+//   - [Set.Tiers] returns the tier of each endpoint, and the [Standing] of the endpoint's cluster
+//     (in service, last resort or withdrawn). Tiers and standings may change without a change to
+//     the set.
 //   - For each address that a set omits, [Table.Explain] gives the reason. The addresses with the
 //     verdict [Served] are exactly the addresses in the set, because Explain runs the same code
 //     that chooses the endpoints.
@@ -64,9 +65,9 @@
 //
 // Preferences and cordons:
 //
-//   - If a service has a Preference, clients receive only the most preferred tiers that together
-//     contain enough ready endpoints. If more tiers become necessary, the table immediately adds
-//     all endpoints of these tiers.
+//   - If a service has a Preference, clients receive only endpoints in the most preferred tiers.
+//     The table adds tiers in order of preference until the tiers in use contain enough ready
+//     endpoints. All endpoints of an added tier are sent immediately.
 //   - Tiers that are no longer necessary stay in use for ReturnAfter, and are then removed
 //     gradually over ReturnOver. If a Key was not watched before, its clients initially receive
 //     only the tiers that they need.
@@ -76,8 +77,8 @@
 //     resort. Withdrawn clusters, and clusters outside all tiers, do not compete for addresses.
 //   - A gradual cordon removes a tenth of the cluster's endpoints at a time. All replicas divide
 //     the endpoints of a cluster into the same ten groups.
-//   - If a service has no tiers, and all its clusters are in service, the table neither stores
-//     history nor schedules changes for the service.
+//   - If a service has no tiers, and the standing of all its clusters is [InService], the table
+//     neither stores history nor schedules changes for the service.
 //
 // Time and concurrency:
 //
@@ -91,9 +92,10 @@
 //
 // A call to [Table.SetLink], [Table.Define] or [Table.Changed] changes the sets in these steps:
 //
-//   - The Table stores the link or definition, and finds the affected watched services.
-//   - Each of these services acquires its lock, and either rebuilds its ports or reads only one
-//     member again. Finally, the service reports changed tiers and reschedules itself.
+//   - The table stores the link or definition, and finds the affected watched services.
+//   - The table updates each of these services while holding the service's lock. The update either
+//     rebuilds all ports of the service, or reads only one member again. Finally, the table
+//     reschedules the service and reports changed tiers.
 //   - Each port reads its members, removes the addresses that the members must not offer, merges
 //     the offers, and finds the affected kinds of clients.
 //   - For each kind of client, pass.tally finds the available endpoints, port.decideTiers

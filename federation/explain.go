@@ -272,8 +272,8 @@ func (x *inquiry) list() {
 	x.result.More = x.added - len(x.result.Addresses)
 }
 
-// Verdict says whether clients receive an address, or why they do not. If several reasons exclude
-// an address, the verdict is the first one that Isthmus checks.
+// Verdict says whether clients receive an address and, if not, why. If several reasons exclude an
+// address, the verdict is the first one that Isthmus checks.
 type Verdict uint8
 
 const (

@@ -38,8 +38,8 @@ func total(list []ClusterCount) (n int) {
 }
 
 // compareImpacts orders impacts by severity. Clients that would lose all their endpoints come
-// first, followed by the clients with the fewest remaining endpoints. Two impacts on different
-// kinds of clients never compare as equal.
+// first, followed by the clients with the fewest remaining endpoints. For two different kinds of
+// clients, the result is never zero.
 func compareImpacts(a, b *ServiceImpact) int {
 	rank := func(i *ServiceImpact) int {
 		if i.bare() {

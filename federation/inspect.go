@@ -41,14 +41,15 @@ type WatchedMember struct {
 	Total   uint64
 	Changed time.Time // time of the last such change; zero if there was none
 	Offered int       // number of offered endpoints, including refused ones
-	Yielded int       // number of addresses that this member offers but another member wins
+	Yielded int       // number of offered addresses for which another member takes precedence
 
-	Conflicts []Conflict // a few of the addresses that another member wins
+	Conflicts []Conflict // a few of the addresses for which another member takes precedence
 	Refused   Refused    // the refused endpoints
 	Ports     []uint16   // only in an Explanation: a few of the ports of its addresses, sorted
 }
 
-// Conflict describes an address that one member offers but another member wins.
+// Conflict describes an address that a member offers, but for which another member takes
+// precedence.
 type Conflict struct {
 	Addr   netip.AddrPort
 	Winner Member
@@ -86,8 +87,9 @@ func describePort(p *port, list []WatchedMember) []WatchedMember {
 	return list
 }
 
-// countYields counts the addresses that each member offers but another member wins. An address that
-// only one member offers does not count, even if several slices contain it.
+// For each member, countYields counts the offered addresses for which another member takes
+// precedence. An address that only one member offers does not count, even if several slices contain
+// it.
 func countYields(p *port, members []WatchedMember) {
 	const none = -1
 	type holders struct{ first, last int } // the members found so far that offer the address
@@ -204,7 +206,7 @@ type SteeredClient struct {
 	Next     time.Time // when endpoints are next dropped, if nothing changes; zero if none are
 }
 
-// TierStatus describes one tier, and how many endpoints of the tier clients receive.
+// TierStatus describes one tier, and says how many of its endpoints clients receive.
 type TierStatus struct {
 	Tier  string
 	InUse bool

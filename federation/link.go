@@ -15,9 +15,9 @@ type Link struct {
 	Within Ranges // the addresses that a linked cluster may offer; nil means all
 	Region string // the cluster's region; empty if unknown
 
-	// Cordon is the standing that a user has set for the cluster. When a cluster is linked, the
+	// Cordon says to what extent a user has taken the cluster out of service. In a new link, the
 	// value of Cordon takes effect immediately. Later changes to Cordon take effect in about ten
-	// equal steps over the duration CordonOver. If CordonOver is zero, all changes take effect
+	// equal steps, spread over CordonOver. If CordonOver is zero, all changes take effect
 	// immediately.
 	Cordon     Standing
 	CordonOver time.Duration
@@ -173,8 +173,9 @@ func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread
 	return spread{from: from, to: to, start: now, step: over / parts}
 }
 
-// spread.at returns the standing of each part of the cluster at the given time, and the time of the
-// next step of the change. If the change is complete, the returned time is zero.
+// spread.at returns the standing of each part of the cluster at the given time, and the time at
+// which the standing of the next part changes. If all parts have reached the new standing, the
+// returned time is zero.
 func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	if s.step <= 0 {
 		return uniform(s.to), time.Time{}

@@ -21,9 +21,10 @@ func (o offer) behind() (n Behind) {
 }
 
 // A value of type offers contains what each member of a service offers for one port. If several
-// offers contain an address, the first of these offers wins. If several slices of the same offer
-// contain an address, the first of these slices wins. An endpoint that does not win its address
-// stays in the offer, because it may win later.
+// offers contain an address, the first of these offers takes precedence. If several slices of the
+// same offer contain an address, the first of these slices takes precedence. An endpoint stays in
+// its offer even if another endpoint takes precedence, because the other endpoint may be removed
+// later.
 type offers []memberOffer
 
 // memberOffer is all or part of a member's offer (see steering.offers).
@@ -205,8 +206,8 @@ func endpointsAt(o offer, i int) []*Endpoint {
 	return nil
 }
 
-// winner returns the endpoint that wins an address, or nil if no slice offers the address. The
-// second result reports whether several slices offer the address.
+// winner returns the endpoint that takes precedence for an address, or nil if no slice offers the
+// address. The second result reports whether several slices offer the address.
 func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	for _, o := range offers {
 		for _, s := range o.offer {

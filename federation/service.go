@@ -199,10 +199,10 @@ func (s *watchedService) add(k Key) *published {
 	return to
 }
 
-// undeclaredPorts returns the number of watched ports that no member is known to declare. Ports
-// that only a pending cluster could declare are included, because the cluster may turn out not to
-// declare them. After startup, only a newly linked cluster can be pending, because a starting
-// replica does not serve proxies while any cluster is pending.
+// undeclaredPorts returns the number of watched ports that no member is known to declare. A port
+// that only a pending cluster may declare counts as undeclared, because it is not yet known whether
+// the cluster declares the port. After startup, only a newly linked cluster can be pending, because
+// a starting replica does not serve proxies while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {

@@ -39,8 +39,8 @@ type Set struct {
 	Version  uint64 // one more than the version of the previous Set
 	Exists   bool   // whether the service is defined; for a mirror, whether its remote Service exists too
 	Complete bool   // whether no member's cluster is pending
-	// If ByNode is true, the Key must include the client's node (see Table.Key). If a member in the
-	// local cluster has the internalTrafficPolicy Local, ByNode is true.
+	// If ByNode is true, the Key must include the client's node (see Table.Key). If the
+	// internalTrafficPolicy of a member in the local cluster is Local, ByNode is true.
 	ByNode     bool
 	Hinted     bool        // whether node hints determined the endpoints for the Key's node
 	Undeclared bool        // whether no member declares the port, although all are known and at least one serves
@@ -49,8 +49,8 @@ type Set struct {
 	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero if unknown
 	Origin     ClusterName // the cluster of the newest change, if Changed is set
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; pointers to unchanged endpoints stay the same
-	// Members is the number of the service's members, including members that are not serving. If
-	// only this number changes, the table does not publish a new Set.
+	// Members is how many members the service has, including members that are not serving. If only
+	// this number changes, the table does not publish a new Set.
 	Members int
 
 	hinted   map[string][]*Endpoint // by node with endpoints determined by node hints; nil if the Key has a node
@@ -108,9 +108,9 @@ func (s *Set) Tiers() (Tiers, <-chan struct{}) {
 	return Tiers{st}, changed
 }
 
-// Tiers maps the endpoints of a set to the tiers of the service's preference. The zero value does
-// not contain any tiers. Callers can compare two values with == to detect whether any tier or
-// standing has changed.
+// Tiers records the tier of each endpoint in a set, and the standing of the endpoint's cluster. The
+// zero value does not contain any tiers. Callers can compare two values with == to detect whether
+// any tier or standing has changed.
 type Tiers struct{ by *steering }
 
 // Of returns the name of an endpoint's tier for clients in the given zone, and the standing of the

@@ -25,10 +25,11 @@ type Options struct {
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
 	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers.
 	ReportTiers func(TierChange)
-	// Supervise must call its third argument, which is a function that updates a watched service.
-	// If the third argument panics, Supervise must recover, and must arrange for its last argument
-	// to be called after a pause. The last argument is a function that rebuilds the service by
-	// calling Supervise again. Until the update succeeds, clients keep their previous endpoints.
+	// Supervise must call the update function, which updates a watched service. If the update
+	// function panics, Supervise must recover from the panic. Supervise must also arrange for the
+	// function named again to be called after a pause. The function named again rebuilds the
+	// service by calling Supervise once more. Until the update succeeds, clients keep their
+	// previous endpoints.
 	//
 	// The second argument of Supervise is a comparable value that identifies the watched service.
 	// After the last watch of a service is closed, later watches of the service have a different
@@ -645,8 +646,8 @@ type schedule struct {
 
 // The set method schedules a service, or removes it from the schedule if the time is zero. If a
 // service is removed from the schedule, or if its next update is postponed, the published time of
-// the next change may be too early. Only takeDue corrects the published time, because finding the
-// earliest time is slow.
+// the next change may be too early. Finding the correct time requires a search of the whole
+// schedule, so the set method leaves the published time uncorrected until takeDue is called.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
