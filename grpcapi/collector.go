@@ -329,8 +329,9 @@ func shareOf(
 type profileSeries struct{ namespace, profile string }
 
 // profileSeriesOf returns the series in which streams with the given key are counted. A stream is
-// counted for the ServiceProfiles in two namespaces: the client's, which takes precedence, and the
-// service's. If the key identifies an endpoint, ok is false.
+// counted once for each namespace in which its ServiceProfile may be defined: the namespace of the
+// client, and the namespace of the service. A ServiceProfile in the client's namespace takes
+// precedence. If the key identifies an endpoint, ok is false.
 func profileSeriesOf(k federation.ProfileKey, p *federation.Profile, domain string) (list []profileSeries, ok bool) {
 	to, ok := serviceOf(k, p)
 	if !ok {

@@ -152,9 +152,9 @@ var statusTooOld = status.New(codes.Unavailable, "the connection has reached its
 const minAnswered = time.Second
 
 // maximumAge returns keepalive parameters that make gRPC send GOAWAY and later close the
-// connection. MaxConnectionAge is set to 80% of the maximum age. gRPC randomly lengthens or
-// shortens MaxConnectionAge by up to 10%, so the server always sends GOAWAY before the connection
-// reaches 90% of its maximum age.
+// connection. The gRPC parameter MaxConnectionAge is set to 80% of Options.ConnectionAge. gRPC
+// randomly lengthens or shortens MaxConnectionAge by up to 10%, so the server always sends GOAWAY
+// before a connection reaches 90% of Options.ConnectionAge.
 func maximumAge(age time.Duration, p keepalive.ServerParameters) keepalive.ServerParameters {
 	if age > 0 {
 		p.MaxConnectionAge = age * 8 / 10

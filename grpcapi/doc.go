@@ -55,9 +55,9 @@
 //     the response.
 //   - Until Finish is called, the server refuses streams only because of Options.Streams,
 //     Options.ViewBytes or federation.MaxUndeclaredPorts.
-//   - Once the limit on open calls or on the memory of views is reached, the server still serves
-//     client addresses with below-average usage until the total usage exceeds the limit by one
-//     eighth (see quota).
+//   - Once the limit on open calls or on the memory used by views is reached, the server still
+//     serves client addresses with below-average usage until the total usage exceeds the limit by
+//     one eighth (see quota).
 //
 // Concurrency:
 //

@@ -199,7 +199,8 @@ func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.n
 
 // step returns the messages that take a proxy from the first set to the second, and stores the
 // second set as the last one sent. The first set is nil if the proxy has not received a set yet. If
-// the all argument is true, every endpoint is sent.
+// the last argument is true, the messages contain every endpoint of the second set, including the
+// endpoints that have not changed.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	st.sent = to
 	st.sentZone = st.view.key.Client.Zone
@@ -243,10 +244,10 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 //
 // If the client's node is known, the client's stream can use either of two views: one whose key
 // contains the node, and one whose key contains no node. The newest set of each view says whether
-// streams should use this view or the other one. If the two views refer the stream to each other,
-// newest returns the set of the view whose key contains the node. Two views can refer a stream to
-// each other if the set of one view is outdated, or if clients of the two views use different
-// tiers.
+// streams should use this view or the other one. If each of the two views says that streams should
+// use the other view, newest returns the set of the view whose key contains the node. The two views
+// can contradict each other if the set of one view is outdated, or if clients of the two views use
+// different tiers.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()

@@ -116,9 +116,9 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 // number of series by requesting invented hostnames and not reading the messages.
 const maxOverflows = 1000
 
-// overflows counts stalled streams by the full authority of their destination. The series for an
-// open stream exists before the first stall, with the value zero. A series that has counted a stall
-// is kept until its service is removed. If more than maxOverflows series have counted stalls, the
+// For each destination, overflows counts the streams that have stalled. The series for an open
+// stream exists before the first stall, with the value zero. A series that has counted a stall is
+// kept until its service is removed. If more than maxOverflows series have counted stalls, the
 // series whose last stall was longest ago is dropped.
 type overflows struct {
 	table *federation.Table // fixed, as are desc and open
@@ -235,8 +235,8 @@ func (p *propagation) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// profileUpdates counts changes to the profiles that streams use. Each scrape drops the series of
-// profiles that no open stream uses. The zero value is ready to use.
+// profileUpdates counts changes to the profiles that streams use. If no open stream uses a profile,
+// the next scrape drops the series of the profile. The zero value is ready to use.
 type profileUpdates struct {
 	mu sync.Mutex
 	by map[profileSeries]uint64

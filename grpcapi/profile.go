@@ -78,8 +78,8 @@ func (st *profileStream) newest() (v *profileVariant) {
 // it. While several objects claim the address, nothing is sent.
 //
 // The stored routes are the last ones that the proxy has received, even if they belong to another
-// service. A profile without a service leaves the stored routes unchanged. A slow stream may skip
-// a profile without a service, but must still store the same routes as a fast stream.
+// service. If a profile has no service, advance leaves the stored routes unchanged. Therefore, a
+// slow stream that skips a profile without a service stores the same routes as a fast stream.
 func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false
@@ -121,8 +121,8 @@ func (st *profileStream) stalled() {
 	}
 }
 
-// countStall counts a stalled stream. A stream for a cluster IP counts toward the Service that
-// currently uses the IP.
+// countStall counts a stalled stream. If the destination of the stream is a cluster IP, the stall
+// is counted for the Service that currently uses the IP.
 func (st *profileStream) countStall() {
 	m := st.server.metrics
 	m.stalled.Inc()

@@ -106,8 +106,8 @@ func invalidAuthority(authority string) error {
 	return status.Errorf(codes.InvalidArgument, "Invalid authority: %s", quoted(authority))
 }
 
-// maxQuoted is the maximum length of client input in a status, in bytes. Valid authorities are
-// shorter.
+// maxQuoted is the maximum number of bytes of client input that a status message contains. Valid
+// authorities are shorter.
 const maxQuoted = 512
 
 // quoted returns the beginning of a client's input, for use in a status. The result is short,
@@ -149,8 +149,8 @@ const (
 )
 
 // parseToken parses a context token, which is either a JSON object or, from old proxies, a string
-// in the form ns:NAMESPACE. Fields that are invalid or too long stay empty, because proxies with
-// invalid tokens are served too.
+// in the form ns:NAMESPACE. If the value of a field is invalid or too long, the field is empty in
+// the result. The function never fails, because proxies with invalid tokens are served too.
 func parseToken(s string) token {
 	t := readToken(s)
 	return token{bounded(t.Namespace, maxLabel), bounded(t.Node, maxName), bounded(t.Pod, maxName)}

@@ -68,8 +68,8 @@ type Options struct {
 	// read messages. Stalled must not block, and may be nil.
 	Stalled func(destination string)
 
-	// Supervisor counts and logs panics. A panic in the handler of a call ends only this call. The
-	// default is a Supervisor without registered metrics.
+	// Supervisor counts and logs panics. A panic in the handler of a call ends only that call. The
+	// default is a Supervisor whose metrics are not registered.
 	Supervisor *panics.Supervisor
 
 	Log        *zap.Logger           // nil means no logs

@@ -254,12 +254,14 @@ const turnsPerProcessor = 8
 //
 // Go runs goroutines roughly in the order in which they become runnable. A change to a popular
 // service makes tens of thousands of streams runnable. Without the semaphore, the goroutines that
-// handle the next change would run only after all runnable streams had produced their updates. With
-// the semaphore, most of the runnable streams only queue for a turn, so other goroutines run
-// sooner. While a stream waits for its turn, it skips sets that have been replaced by newer ones.
+// handle the next change would run only after all runnable streams had produced their updates. The
+// semaphore makes most of the runnable streams wait for a turn before they produce updates, so
+// other goroutines run sooner. While a stream waits for its turn, it skips sets that have been
+// replaced by newer ones.
 //
-// A stream holds its turn while it looks up its set, and while it encodes messages or waits for
-// another stream to encode them. A stream does not need a turn for its first messages.
+// The turn of a stream lasts while the stream looks up its set, and while the stream encodes
+// messages or waits for another stream to encode them. A stream produces its first messages without
+// waiting for a turn.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }
@@ -284,9 +286,9 @@ func (st *stream) takeTurn() (ok bool) {
 
 func (st *stream) endTurn() { <-st.server.turns }
 
-// The guard timer calls expire when a send takes too long, and when the connection reaches its
-// maximum age. The expire method may run late, after the send has ended and the timer has been
-// reset.
+// The guard timer calls the expire method when a send takes too long, and when the connection
+// reaches its maximum age. The expire method may run late, after the send has ended and the timer
+// has been reset.
 func (st *stream) expire() {
 	now := st.server.now()
 	sending := st.sending.Load()

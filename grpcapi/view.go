@@ -92,7 +92,7 @@ type cachedView[K comparable, T any] interface {
 //
 // Clients can invent names and namespaces, and request any port of a Pod or an instance. Views of
 // nonexistent names are not cached. A view of an existing destination can be cached, and can evict
-// other idle views, even if the client has invented its own namespace or chosen an arbitrary port.
+// other idle views, even if the request contains an invented client namespace or an arbitrary port.
 // The number of idle views never exceeds Options.IdleViews, and their total estimated size never
 // exceeds Options.IdleBytes. When the quota is exhausted, idle views are evicted, and no further
 // views are cached.
@@ -303,17 +303,18 @@ const (
 	maxSteps = 8
 	// manyEndpoints is the minimum number of endpoints in a large set.
 	manyEndpoints = 64
-	// firstKept is how long a view caches the messages that carry all endpoints of a large set to
-	// new streams. Caching these messages briefly is enough, because new streams usually arrive
-	// close together. The cached messages of large sets can use a large part of the replica's
-	// memory.
+	// firstKept is how long a view caches the first messages of new streams if the set is large.
+	// The first messages contain all endpoints of the set. Caching the first messages briefly is
+	// enough, because new streams usually arrive close together. The cached messages of large sets
+	// can use a large part of the replica's memory.
 	firstKept = time.Second
 )
 
 // getView is the view for one federation.Key, and holds the newest set and its encoded messages.
 //
-// The first stream that needs a message encodes it, and all streams send the same bytes. All
-// streams that last sent the same set share the messages that lead from this set to the newest one.
+// The first stream that needs a message encodes it, and all streams send the same bytes. If several
+// streams last sent the same set, they share the messages that replace that set with the newest
+// one.
 type getView struct {
 	viewBase[federation.Key, *federation.Set]
 	enc wire.Encoder
