@@ -180,7 +180,7 @@ const (
 	GatewayIPv6Off   = "ipv6-off"       // clients get no IPv6 addresses: neither probed nor used
 )
 
-// ClusterGateway describes one address of the Linkerd gateways for a cluster on another network.
+// ClusterGateway describes one address of a Linkerd gateway in a cluster on another network.
 type ClusterGateway struct {
 	Address  string    `json:"address"`        // IP:PORT
 	Name     string    `json:"name,omitempty"` // DNS name that resolved to the address
@@ -209,9 +209,9 @@ type Resource struct {
 	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
 }
 
-// NeverRead is true for a kind that has never been listed and cannot be listed now, although the
-// API server may serve the kind. Until a kind has been listed, the cluster appears to have no
-// objects of that kind.
+// NeverRead reports whether the kind has never been listed and cannot be listed now. If the API
+// server does not serve the kind, the result is false. Until a kind has been listed, the cluster
+// appears to have no objects of that kind.
 func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failure != Absent }
 
 func (r *Resource) Unread() string {

@@ -12,12 +12,12 @@
 //	/debug/streams   [Streams]
 //	/debug/version   [Build]
 //
-// With the query parameter view=list, the response is a list that the page at / shows. The type of
-// the list is [ClusterList] for /debug/clusters, [ServiceList] for /debug/services, [StreamList]
-// for /debug/streams, and [EventList] for /debug/events. The following parameters select and order
-// the lines of a list: q (words to search for), show (a subset of the lines), sort, limit and page.
-// The ETag of a list is the number of the snapshot from which the list was computed. All readers
-// share one snapshot.
+// If a request contains the query parameter view=list, the response is one of the lists on the page
+// at /. The type of the list is [ClusterList] for /debug/clusters, [ServiceList] for
+// /debug/services, [StreamList] for /debug/streams, and [EventList] for /debug/events. The
+// following parameters select and order the lines of a list: q (words to search for), show (a
+// subset of the lines), sort, limit and page. The ETag of a list is the number of the snapshot from
+// which the list was computed. All readers share one snapshot.
 //
 // All pages follow these conventions:
 //

@@ -41,7 +41,7 @@ type Replica struct {
 	Format int `json:"format,omitempty"`
 }
 
-// ClusterLine describes a cluster, but does not include the cluster's resources and memory. Long
+// ClusterLine describes a cluster, but does not include the cluster's resources or memory. Long
 // strings are truncated.
 type ClusterLine struct {
 	Cluster

@@ -44,7 +44,7 @@ type PortMember struct {
 	Cluster   string `json:"cluster"`
 	Service   string `json:"service"`
 	Endpoints int    `json:"endpoints"`           // number of offered endpoints
-	Conflicts int    `json:"conflicts,omitempty"` // number of addresses that another member wins
+	Conflicts int    `json:"conflicts,omitempty"` // number of addresses for which another member takes precedence
 	Refused   int    `json:"refused,omitempty"`   // number of addresses that Isthmus rejects from the cluster
 	Updates   uint64 `json:"updates"`             // number of changes to the offered endpoints while watched
 
