@@ -14,8 +14,8 @@
 // same way.
 //
 //   - All pages of a list reflect the state at the same point in time. Objects are sorted by key.
-//   - A watch that starts at the version of a list misses no events, or ends because the version
-//     has expired.
+//   - A watch that starts at the version of a list either delivers every later event or ends
+//     because the version has expired.
 //   - A watch may begin with all existing objects, followed by a bookmark.
 //   - A DELETED event contains the last state of the object and the version of the deletion.
 //   - Responses are encoded in protobuf or JSON, as the client requests. Custom resources are

@@ -35,7 +35,7 @@ const (
 	// The page and the event are each at most about 2 MiB in size, but use far more memory after
 	// they have been decoded.
 	EndlessElements Endless = "elements"
-	// EndlessObject affects watches in the same way as EndlessElements, but does not affect lists.
+	// EndlessObject has the same effect on watches as EndlessElements, but does not affect lists.
 	EndlessObject Endless = "object"
 )
 

@@ -373,8 +373,8 @@ func (s *store) expect(of target, uid types.UID, version string) (*object, error
 	return o, nil
 }
 
-// The accept method stores an object that a client has written. When a client creates an object,
-// the argument old is nil. The caller holds s.mu.
+// The accept method stores an object that a client has written. If the client has created the
+// object, the old argument is nil. The caller holds s.mu.
 func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Object) (*object, error) {
 	m.SetNamespace(of.namespace)
 	if service, ok := given.(*corev1.Service); ok {
@@ -419,8 +419,8 @@ func (s *store) taken() *writes {
 	return s.writes
 }
 
-// If the second function that was passed to TakeWrites is not nil, the wrote method calls it. The
-// caller holds s.mu.
+// If the after function that was passed to TakeWrites is not nil, the wrote method calls this
+// function. The caller holds s.mu.
 func (s *store) wrote(k kind, before, after *object) error {
 	if s.writes.after == nil {
 		return nil
