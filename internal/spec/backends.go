@@ -389,7 +389,7 @@ func (n *Namespace) controller(owner metav1.OwnerReference) metav1.OwnerReferenc
 	return owner
 }
 
-// podPorts returns the TCP ports of a Pod's containers, grouped by port name. If the argument hosts
+// podPorts returns the TCP ports of a Pod's containers, grouped by port name. If the hosts argument
 // is true, the result also contains the host port of each container port.
 func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 	ports := make(map[string][]int32)
@@ -407,9 +407,9 @@ func podPorts(p *corev1.Pod, hosts bool) map[string][]int32 {
 	return ports
 }
 
-// inboundPort returns the port on which a Pod's proxy accepts opaque transport to the given port.
-// If the proxy's environment variables do not specify all of the proxy's ports, the result is zero.
-// For the proxy's own admin and control ports, the result is zero.
+// inboundPort returns the port on which a Pod's proxy accepts connections that use opaque transport
+// to reach the given port. If the proxy's environment variables do not specify all of the proxy's
+// ports, the result is zero. For the proxy's own admin and control ports, the result is zero.
 func inboundPort(p *corev1.Pod, port uint16) uint16 {
 	listen := make(map[string]uint16)
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {

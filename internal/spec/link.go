@@ -71,8 +71,9 @@ func (s LinkSettings) With(annotations map[string]string) LinkSettings {
 	return s
 }
 
-// A cluster is lost if its API has been unavailable for at least LostAfter. The argument
-// gatewaysDead must be true if clients reach the cluster through gateways that are all dead.
+// A cluster is lost if its API has been unavailable for at least LostAfter. If clients can reach
+// the cluster only through Linkerd gateways, and all these gateways are dead, the gatewaysDead
+// argument must be true.
 func (s LinkSettings) Standing(lost, gatewaysDead bool) Standing {
 	standing := s.Cordon
 	if lost {

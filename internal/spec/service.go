@@ -16,7 +16,7 @@ const (
 )
 
 // Parts is the number of parts into which the endpoints of a cluster or tier are divided. When
-// endpoints are dropped gradually, one part is dropped at a time.
+// Isthmus drops endpoints gradually, it drops one part at a time.
 const Parts = 10
 
 type Standings [Parts]Standing
@@ -63,9 +63,9 @@ type Member struct {
 	Slices    []Slice // the slices that the local cluster accepts from the member
 }
 
-// Accept adds slices to the member. If the member is in a linked cluster, Accept omits addresses
-// outside the ranges that the link Secret allows, and ready addresses that are assigned to objects
-// of the local cluster.
+// Accept adds slices to the member. If the member is in a linked cluster, Accept omits two kinds of
+// addresses: addresses outside the ranges that the link Secret allows, and ready addresses that are
+// assigned to objects of the local cluster.
 func (m *Member) Accept(list []Slice, within, assigned func(netip.Addr) bool) {
 	for _, l := range list {
 		if m.Name != "" {
@@ -94,7 +94,7 @@ type State struct {
 	unready []Endpoint
 	ready   []int // by tier; last resort follows the tiers
 	known   []int // like ready, but counts unready endpoints too
-	others  int   // ready endpoints before the last-resort tier, of clusters that are not even partly a last resort
+	others  int   // ready endpoints before the last-resort tier, in clusters of which no part is a last resort
 }
 
 func (s *Service) State() *State {
@@ -328,8 +328,8 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 
 // suffices reports whether the best n tiers have enough endpoints for clients. If the best n tiers
 // include the last-resort tier, the result instead says whether clients can stop using the
-// last-resort tier. Clients can stop using the last-resort tier if another tier has a ready
-// endpoint of a cluster that is not even partly a last resort.
+// last-resort tier. If another tier has a ready endpoint, and no part of that endpoint's cluster is
+// a last resort, clients can stop using the last-resort tier.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
@@ -358,8 +358,8 @@ func (st *State) Needed() int {
 }
 
 // The alone method reports whether clients need the last-resort tier. Clients need the last-resort
-// tier if it has a ready endpoint, and every ready endpoint in the other tiers belongs to a cluster
-// that is at least partly a last resort.
+// tier if both of these conditions hold: the last-resort tier has a ready endpoint, and every ready
+// endpoint in the other tiers belongs to a cluster that is at least partly a last resort.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
 // finish filters the endpoints in the chosen tiers by hints and by address family. Hints are

@@ -116,8 +116,8 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 }
 
 // Clients drop a tier part by part. The result is the number of parts of the tier that clients have
-// already dropped. Clients begin to drop a tier once they have not needed it for the duration
-// ReturnAfter. Dropping all parts of a tier takes the duration ReturnOver.
+// already dropped. Once clients have not needed a tier for ReturnAfter, they drop the parts of the
+// tier one by one, at equal intervals spread over ReturnOver.
 func left(seen []Instant, place int, now time.Time) int {
 	st := seen[len(seen)-1]
 	rows := []int{place + 1} // the row that makes the last-resort tier unnecessary
