@@ -304,7 +304,7 @@ func TestChartRefuses(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, "")
 	for want, args := range map[string][]string{
-		"image.tag is set beside image.digest": {
+		"image.tag and image.digest are both set": {
 			"--set",
 			"image.tag=v1,image.digest=sha256:" + strings.Repeat("0a", 32),
 		},
@@ -342,7 +342,8 @@ func TestHelm(t *testing.T) {
 		t.Errorf("Helm adopts objects that kubectl applied: %v", err)
 	}
 	notes := h.run(t, append([]string{"install", "--take-ownership", "--force-conflicts"}, chart...)...)
-	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 2 || !strings.Contains(notes, "It only looks on") {
+	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 2 ||
+		!strings.Contains(notes, "Proxies do not use this installation") {
 		t.Errorf("the adopted Deployment: %+v\n%s", d, notes)
 	}
 	h.run(

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Process 1 of a node: containerd, kubelet and kube-proxy. It is in namespaces of its own for mounts, network, processes,
-# IPC and names; all that it does ends with these. Only the cgroups outlast it: who started it removes them.
+# The first process of a node. It starts containerd, kubelet and kube-proxy. The script runs in its
+# own mount, network, PID, IPC and UTS namespaces, and everything that it does ends with these
+# namespaces. Only the cgroups remain. The caller removes them.
 #
 #   node.sh NAME NUMBER DIR BIN KUBECONFIG CGROUP
 #
-# DIR is what the node may write, and has images/*.tar. The network has eth0 as soon as who started it gives it one.
+# The node may write to DIR. The images are in DIR/../images/*.tar. The script waits until the
+# caller has added eth0 to the network namespace.
 set -euo pipefail
 name=$1 number=$2 dir=$3 bin=$4 kubeconfig=$5 cgroup=$6 stage=${7:-outside}
 
-# The cgroups of a node are a tree of its own in each hierarchy: below those of who has started it.
+# In each hierarchy, the node's cgroups are a separate tree below the cgroup of the caller.
 if [ "$stage" = outside ]; then
   if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
     path=/sys/fs/cgroup
@@ -20,7 +22,7 @@ if [ "$stage" = outside ]; then
     echo 0 >"$path/cgroup.procs"
   else
     while IFS=: read -r _ list path; do
-      [ -n "$list" ] || continue # the hierarchy of version 2 has no controllers
+      [ -n "$list" ] || continue # the hierarchy of cgroups v2 has no controllers
       path=/sys/fs/cgroup/${list#name=}$path
       for part in "$cgroup" "$name"; do
         mkdir -p "$path/$part"
@@ -30,14 +32,14 @@ if [ "$stage" = outside ]; then
         path=$path/$part
       done
       echo 0 >"$path/cgroup.procs"
-    done <<<"$(cat /proc/self/cgroup)" # as it is before any of this
+    done <<<"$(cat /proc/self/cgroup)" # read before the loop changes it
   fi
   exec unshare --cgroup bash "$0" "$name" "$number" "$dir" "$bin" "$kubeconfig" "$cgroup" inside
 fi
 
 hostname "$name"
 mount --make-rprivate /
-mount --make-rshared / # as kubelet wants it
+mount --make-rshared / # kubelet needs shared mounts
 mount -t proc proc /proc
 v2=; [ ! -e /sys/fs/cgroup/cgroup.controllers ] || v2=1
 mount -t sysfs sysfs /sys
@@ -58,7 +60,8 @@ else
   done </proc/self/cgroup
 fi
 
-# kubelet writes these settings of the whole machine, unless they are as it wants them: so it finds files that are.
+# kubelet changes these settings of the whole machine unless they have the values that it needs. The
+# bind mounts show kubelet files with these values, so that it does not change the machine.
 mkdir -p "$dir/lib" "$dir/log" "$dir/settings" "$dir/cni"
 while read -r setting value; do
   echo "$value" >"$dir/settings/${setting//\//-}"
@@ -75,7 +78,7 @@ mount --bind "$dir/lib" /var/lib
 mount --bind "$dir/log" /var/log
 mount -t tmpfs tmpfs /run
 
-# Pods of node N are 10.244.N.0/24, and the node is 172.31.0.N.
+# Node N has the address 172.31.0.N, and its Pods have the network 10.244.N.0/24.
 until ip link show eth0 >/dev/null 2>&1; do sleep 0.1; done
 ip link set lo up
 ip address add "172.31.0.$number/24" dev eth0
@@ -95,7 +98,7 @@ version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "nodes.test/pause:1"
   disable_apparmor = true
-  restrict_oom_score_adj = true # root without CAP_SYS_RESOURCE can't lower it
+  restrict_oom_score_adj = true # lowering the score needs CAP_SYS_RESOURCE, which root may lack
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "$bin"
     conf_dir = "$dir/cni"
@@ -135,4 +138,4 @@ done
   >>"$dir/kubelet.log" 2>&1 &
 "$bin/kube-proxy" --config "$dir/kube-proxy.yaml" >>"$dir/kube-proxy.log" 2>&1 &
 wait -n
-echo "$name: containerd, kubelet or kube-proxy has ended: see $dir"
+echo "$name: containerd, kubelet or kube-proxy has exited: see the logs in $dir"

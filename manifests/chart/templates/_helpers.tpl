@@ -30,18 +30,18 @@ isthmus-{{ .Release.Namespace }}
 
 {{- define "isthmus.image" -}}
 {{- with .Values.image -}}
-{{- if and .tag .digest }}{{ fail "image.tag is set beside image.digest, which decides: set image.digest to that of the tag and leave image.tag out, or set it to an empty text" }}{{ end -}}
+{{- if and .tag .digest }}{{ fail "image.tag and image.digest are both set: to use the tag, set image.digest to \"\"; to use the digest, remove image.tag" }}{{ end -}}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
 {{- end }}
 {{- end }}
 
-{{/* off, plan or on. YAML parses off and on without quotes as booleans. */}}
+{{/* The mode of exports: off, plan or on. Without quotes, YAML parses off and on as booleans. */}}
 {{- define "isthmus.exports" -}}
 {{- $mode := toString .Values.exports.mode -}}
 {{ get (dict "true" "on" "false" "off") $mode | default $mode }}
 {{- end }}
 
-{{/* The members of a map that are not null. Helm removes nulls from the values, except from those of a subchart. */}}
+{{/* The members of a map that are not null. Helm removes nulls from values, but not from the values of a subchart. */}}
 {{- define "isthmus.present" -}}
 {{- $present := dict -}}
 {{- range $name, $value := . -}}
