@@ -283,8 +283,8 @@ func TestGuard(t *testing.T) {
 	}
 
 	const (
-		noMark   = "no Service without its mark"
-		selector = "no Service that has a selector"
+		noMark   = "may write only Services that have its mark"
+		selector = "only Services without a selector"
 		kind     = "only Services of type ClusterIP"
 	)
 	for name, x := range map[string]struct {
