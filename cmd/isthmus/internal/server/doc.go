@@ -13,7 +13,7 @@
 //     arguments that a Linkerd installation passes to the destination controller also work for
 //     Isthmus, because "isthmus destination" is an alias for "isthmus gateway".
 //   - The replica does not listen on its gRPC address until the replica is ready.
-//   - The replica opens the port of the admin server before any part of the replica starts. The
+//   - The replica first opens the port of the admin server, and then starts all of its parts. The
 //     admin server is one of the last parts of the replica to stop.
 //   - Isthmus adapts GOGC to the memory in use, unless GOGC is set in the environment.
 //   - If the trace collector is unusable, Isthmus logs a warning and continues without traces.

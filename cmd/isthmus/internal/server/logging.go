@@ -203,9 +203,9 @@ func forKlog(log *zap.Logger, v int) *zap.Logger {
 }
 
 // klogCore writes klog messages as debug lines, and drops messages that are more detailed than the
-// configured level. Without klogCore, zap would drop all messages beyond V(1), because zap has no
-// level below debug. klogCore drops the bodies of requests and responses, because they may contain
-// link Secrets. client-go logs bodies from V(8) on.
+// configured level. Without klogCore, zap would drop all messages above V(1), because zap has no
+// level below debug. client-go logs the bodies of requests and responses at V(8) and above.
+// klogCore drops the bodies, because they may contain link Secrets.
 type klogCore struct {
 	zapcore.Core
 	minLevel zapcore.Level

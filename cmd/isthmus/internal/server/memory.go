@@ -54,8 +54,8 @@ func usableMemory() int64 {
 }
 
 // clusterCap computes the memory cap of each linked cluster, in bytes, from the usable memory and
-// --cluster-memory. By default, the cap is a quarter of the usable memory, but at most
-// mostClusterMemory.
+// --cluster-memory. By default, the cap is a quarter of the usable memory, but at least
+// minClusterMemory (4 MiB) and at most mostClusterMemory (256 MiB).
 func clusterCap(usable, cluster int64) int64 {
 	if cluster == 0 {
 		return max(minClusterMemory, min(usable/4, mostClusterMemory))
@@ -72,9 +72,10 @@ func streamLimit(usable int64, streams uint32) int {
 	return int(streams)
 }
 
-// viewLimit computes the maximum memory of all views, in bytes, from the usable memory and
-// --view-memory. By default, views may use up to a quarter of the usable memory and open calls up
-// to half, which leaves a quarter for everything else.
+// viewLimit computes how much memory all views together may use, in bytes, from the usable memory
+// and --view-memory. By default, the limit is a quarter of the usable memory, but at least
+// minViewMemory (1 MiB) and at most mostViewMemory (2 GiB). Open calls may by default use up to
+// half of the usable memory, so a quarter remains for everything other than views and open calls.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/4, mostViewMemory))

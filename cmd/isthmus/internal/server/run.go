@@ -27,7 +27,7 @@ import (
 )
 
 // run runs a replica until a part fails or the process receives a signal. After a second signal,
-// run returns immediately and does not stop the parts of the replica.
+// run returns immediately, without stopping the parts of the replica.
 func run(ctx context.Context, p cli.Process, o *options) error {
 	if done, err := o.accept(p); done || err != nil {
 		return err
@@ -269,9 +269,9 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 }
 
 // The run method runs all parts until ctx is done or a part fails. If a part fails, the result is
-// the error of this part. The replica opens the port of the admin server before any part of the
-// replica starts. The admin server is one of the last parts of the replica to stop. The watches of
-// all clusters continue until the last stream has ended.
+// that part's error. The replica first opens the port of the admin server, and then starts all of
+// its parts. The admin server is one of the last parts of the replica to stop. The watches of all
+// clusters continue until the last stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
 	if err != nil {
@@ -305,7 +305,8 @@ func (r *replica) run(ctx context.Context) error {
 }
 
 // lastParts returns the parts that stop last: the admin server, which listens on l, the GC tuner
-// and, if enabled, tracing. Tracing stops late so that the replica can send the remaining spans.
+// and, if enabled, tracing. Tracing is one of the last parts to stop, so that the replica can still
+// send the remaining spans.
 func (r *replica) lastParts(l net.Listener) []part {
 	parts := []part{
 		{name: "admin server", run: func(ctx context.Context) error { return r.admin.Serve(ctx, l, lastLimit) }},
@@ -352,9 +353,9 @@ func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	served.Wait()
 }
 
-// checkListen returns an error if the replica cannot listen on an address. checkListen detects an
-// invalid address at startup instead of after the clusters have synced. checkListen then closes the
-// listener, because a replica must not listen before it is ready.
+// checkListen returns an error if the replica cannot listen on an address, so that an invalid
+// address is detected at startup instead of after the clusters have synced. checkListen does not
+// keep the port open, because a replica must not listen before it is ready.
 func checkListen(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"isthmus/grpcapi"
 )
 
-// With the default flags, --shutdown-delay and --drain take 29 s of Kubernetes's default grace
-// period of 30 s. The limits stopLimit and lastLimit ensure that the rest of the shutdown takes
-// less than a second.
+// With their default values, --shutdown-delay and --drain together take up 29 s of Kubernetes's
+// default grace period of 30 s. The limits stopLimit and lastLimit ensure that the rest of the
+// shutdown takes less than a second.
 const (
-	// stopLimit is the maximum time for open calls and connections to end after the listener is
-	// closed.
+	// stopLimit is how long open calls and connections may continue after the listener is closed.
 	stopLimit = 300 * time.Millisecond
-	// lastLimit is the maximum time after stopLimit for completing admin requests and sending trace
-	// spans.
+	// At the end of a shutdown, the replica spends at most lastLimit on completing admin requests
+	// and sending trace spans.
 	lastLimit = 500 * time.Millisecond
 	// If a replica has had no streams for goneAfter, it assumes that no proxy will reconnect. A
 	// proxy reconnects 0.1 s after its stream has ended.

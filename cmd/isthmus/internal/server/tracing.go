@@ -28,8 +28,8 @@ type tracing struct {
 	log       *zap.Logger
 }
 
-// newTracing returns a tracing that sends spans to the collector, or nil if collector is empty.
-// Spans are dropped until run is called.
+// newTracing creates the part of a replica that sends spans to a collector. If the address of the
+// collector is empty, newTracing returns nil. Spans are dropped until the run method is called.
 func newTracing(collector string, log *zap.Logger) *tracing {
 	if collector == "" {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"isthmus/federation"
 )
 
-// parsed is a pflag.Value that parses its text with a function.
+// parsed is a pflag.Value whose text is parsed by a given function.
 type parsed[T any] struct {
 	to   *T
 	text string

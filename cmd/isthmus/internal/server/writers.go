@@ -25,8 +25,8 @@ import (
 	"isthmus/local/externalworkload"
 )
 
-// sliceWriter is the part that writes EndpointSlices for ExternalWorkloads. A *sliceWriter is nil
-// if --enable-endpoint-slices is false.
+// sliceWriter is the part of a replica that writes EndpointSlices for ExternalWorkloads. If
+// --enable-endpoint-slices is false, the replica uses a nil *sliceWriter.
 type sliceWriter struct {
 	*externalworkload.Writer
 	api *kube.Client
@@ -112,7 +112,8 @@ func readCopy(
 }
 
 // exporter determines which objects to write for exports. An [exports.Writer] writes the objects,
-// and [admin.ExportsReport] shows the objects to users. An *exporter is nil if --exports is off.
+// and [admin.ExportsReport] shows the objects to users. If --exports is off, the replica uses a nil
+// *exporter.
 type exporter struct {
 	options *options
 	api     *kube.Client
@@ -237,9 +238,7 @@ func (e *exporter) begin(
 	return err
 }
 
-// parts returns the parts of the replica that work on exports, or nil if --exports is off. The
-// parts write exported Services, read Linkerd's Links and the Leases of Linkerd's service mirrors,
-// and report kinds of objects that Isthmus cannot read.
+// parts returns the parts of the replica that work on exports, or nil if --exports is off.
 func (e *exporter) parts() (all []part) {
 	if e == nil {
 		return nil
@@ -268,9 +267,9 @@ func (e *exporter) parts() (all []part) {
 // unreadAfter is how long reportUnread waits before it logs kinds that have not been read.
 const unreadAfter = time.Minute
 
-// reportUnread waits for the duration unreadAfter, and then logs a warning if Isthmus has not yet
-// read every kind of object that exports depend on. Until Services and Namespaces have been read,
-// Isthmus does not write objects for exports.
+// If Isthmus has not read every kind of object that exports depend on within unreadAfter,
+// reportUnread logs a warning. Until Services and Namespaces have been read, Isthmus does not write
+// objects for exports.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
 		return
