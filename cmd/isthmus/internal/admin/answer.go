@@ -39,7 +39,7 @@ func sharedAnswer(value func() any) http.Handler {
 // maxShareAge is the maximum age of a shared value.
 const maxShareAge = 30 * time.Second
 
-// The type shared caches one value that is expensive to compute and that many clients request.
+// shared is a cache for one value that is expensive to compute and that many clients request.
 // Concurrent callers wait for a single computation and share its result. The result is cached for
 // at most maxShareAge.
 type shared[T any] struct {

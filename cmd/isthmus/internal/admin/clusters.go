@@ -134,7 +134,7 @@ func (h clustersHandler) list() []adminapi.Cluster {
 		c.API = nil
 		c.ObjectWarnings = nil
 		c.GatewayProblems = nil
-		// Clear the fields whose problems are also described in Reason and Warnings.
+		// Clear the fields that only repeat problems from Reason or Warnings.
 		c.Insecure = nil
 		c.Ignored = nil
 		c.Unread = nil

@@ -62,7 +62,7 @@ type Streams interface {
 	Explain(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
 }
 
-// SliceWriter contains those methods of the EndpointSlice writer that the debug API uses.
+// SliceWriter contains the methods of the EndpointSlice writer that the debug API uses.
 type SliceWriter interface {
 	Status() adminapi.SliceWriter
 	Refused() []adminapi.RefusedRequest

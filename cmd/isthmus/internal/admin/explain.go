@@ -286,8 +286,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts an explanation from package grpcapi to a response. The caller provides
-// the problems and failures of the explained service.
+// newExplanation converts a [grpcapi.Explanation] to a response of the debug API. The caller
+// provides the problems and failures of the explained service.
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,

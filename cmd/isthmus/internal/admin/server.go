@@ -15,8 +15,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// These constants limit scrapes and pages, whose cost grows with the number of streams and
-// clusters. Requests for /ping and /ready are cheap and never wait.
+// These constants limit how many scrapes, page requests and profiles run at the same time, and how
+// long they may take. The cost of a scrape or a page grows with the number of streams and clusters.
+// Requests for /ping and /ready are cheap and never wait.
 const (
 	maxScrapes        = 2                // concurrent scrapes
 	scrapeTimeout     = 30 * time.Second // to compute a scrape

@@ -96,8 +96,8 @@ func (h servicesHandler) known(views []grpcapi.ViewStatus) []*service {
 	})
 }
 
-// addOwn adds two kinds of problems in the definition of service s: ports that members lack, and
-// preferred clusters that are not linked.
+// addOwn records two kinds of problems with the definition of service s: ports that members lack,
+// and preferred clusters that are not linked.
 func (h servicesHandler) addOwn(s *service) {
 	own := h.Local.Service(s.id)
 	if own == nil {

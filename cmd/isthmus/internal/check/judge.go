@@ -12,10 +12,11 @@ import (
 type Input struct {
 	adminapi.Clusters
 	Services []adminapi.Service
-	// FromHere is true if "isthmus check" filled in the Input, and false if a replica did. If
-	// FromHere is true, the Input contains no information about services and watches. "isthmus
-	// check" may run on a different network than a replica. In the local cluster, "isthmus check"
-	// uses the credentials of the user, not those of a replica.
+	// FromHere is true if "isthmus check" collected the Input itself, and false if a replica did.
+	// If FromHere is true, the Input contains no information about services or watches. If "isthmus
+	// check" cannot reach a cluster, a replica on a different network may still be able to reach
+	// the cluster. In the local cluster, "isthmus check" uses the credentials of the user, not
+	// those of a replica.
 	FromHere bool
 	// Exports is true if the checks include the permissions that --exports=on requires. If FromHere
 	// is false, Exports is also false.
@@ -23,7 +24,7 @@ type Input struct {
 	// NoAccount is the NAMESPACE/NAME of the replica's ServiceAccount if the ServiceAccount does
 	// not exist yet.
 	NoAccount string
-	// NotAsked maps clusters to the reason why their permissions could not be checked.
+	// NotAsked maps the name of each cluster whose permissions could not be checked to the reason.
 	NotAsked map[string]string
 }
 

@@ -64,7 +64,7 @@ func (c *Command) run(ctx context.Context, given *pflag.FlagSet, p Process) erro
 	return c.Run(ctx, p)
 }
 
-// Section is a group of flags with a title in the help.
+// Section is a titled group of flags in the help text of a command.
 type Section struct {
 	Title string
 	Flags *pflag.FlagSet

@@ -21,8 +21,9 @@ const CompleteCommand = cobra.ShellCompRequestCmd
 // Program is a set of commands under one name.
 type Program struct {
 	// Name is what users type to run the program, such as "isthmus" or, for a kubectl plugin,
-	// "kubectl isthmus". In the source code, help text contains only the last word of Name. When a
-	// Program prints help text, it replaces the last word of Name with the full Name.
+	// "kubectl isthmus". Help text in the source code refers to the program by the last word of
+	// Name. When a program called "kubectl isthmus" prints help text, it replaces "isthmus " with
+	// "kubectl isthmus " throughout the text.
 	Name     string
 	Build    adminapi.Build
 	Intro    string // first line of the overview
@@ -32,7 +33,7 @@ type Program struct {
 	Short map[string][]string
 }
 
-// Group is a group of commands with a title in the overview.
+// Group is a titled group of commands in the overview of a program.
 type Group struct {
 	Title    string
 	Commands []Command

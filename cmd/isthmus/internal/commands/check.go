@@ -85,8 +85,8 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	return err
 }
 
-// untilFine repeats the checks until none fails or the time limit of --wait has passed, and returns
-// the last result.
+// untilFine repeats the checks until no check fails or the time limit set by --wait is reached, and
+// returns the last result.
 func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkState, error) {
 	began := time.Now()
 	for before := ""; ; {

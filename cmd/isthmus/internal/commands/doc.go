@@ -32,14 +32,15 @@
 //     explain the stream's gRPC status and how a proxy reacts to it, and then exit with code 1. If
 //     "isthmus get" or "isthmus profile" receives a signal, the command exits with code 0. With
 //     --once, "isthmus get" and "isthmus profile" print the first state and then exit with code 0.
-//   - "isthmus clusters --watch" continues while the replica is unreachable. If "isthmus clusters
-//     --watch" receives a signal, the command exits with code 0.
-//   - The commands apply messages as a proxy does. A message that violates the API is reported on
-//     standard error, and the usable parts of the message are applied. Endpoints and profiles that
-//     cannot be encoded as JSON are dropped.
-//   - A state that equals the previous state is not printed again. Messages that arrive within 50
-//     ms are shown as one state. A replica needs several messages for a large set of endpoints, and
-//     for a change that both adds and removes endpoints.
+//   - "isthmus clusters --watch" keeps running even while the replica is unreachable. If "isthmus
+//     clusters --watch" receives a signal, the command exits with code 0.
+//   - The commands apply messages in the same way as a proxy. A message that violates the API is
+//     reported on standard error, and the usable parts of the message are applied. Endpoints and
+//     profiles that cannot be encoded as JSON are dropped.
+//   - A state that equals the previous state is not printed again. When a message arrives, the
+//     command waits 50 ms for further messages before it prints the resulting state. A replica
+//     needs several messages for a large set of endpoints, and for a change that both adds and
+//     removes endpoints.
 //   - The field names of -o json are stable. Each line is one object. Package internal/adminapi
 //     (commands.go) defines the types of the objects. The output of "isthmus get" and "isthmus
 //     profile" contains the replica's message in the protobuf JSON format.

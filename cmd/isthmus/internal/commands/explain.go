@@ -300,7 +300,7 @@ func servedOf(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	return text
 }
 
-// memberCount contains counts of a member's addresses on the page.
+// memberCount counts the addresses of one member in an explanation.
 type memberCount struct {
 	all, served int
 	behind      int  // behind a gateway

@@ -78,8 +78,8 @@ type endpoint struct {
 // bytes per character.
 func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
-// apply applies a message as a proxy does. The first add message replaces the state. A remove
-// message before the first add message is ignored. An empty add is dropped. If a part of the
+// apply applies a message in the same way as a proxy. The first add message replaces the state. A
+// remove message before the first add message is ignored. An empty add is dropped. If a part of the
 // message is invalid, the rest is applied, and the result is an error.
 func (s *getState) apply(u *pb.Update) error {
 	switch u := u.GetUpdate().(type) {
@@ -218,9 +218,9 @@ func (s *getState) headline() string {
 	return fmt.Sprintf("%s (%s)", text.Count(len(s.endpoints), "endpoint", "endpoints"), strings.Join(parts, ", "))
 }
 
-// The completed function adds the common labels of an add message to one of its endpoints, and
-// returns the endpoint's address. If a common label and a label of the endpoint have the same name,
-// the label of the endpoint is used.
+// An add message can contain labels for all of its endpoints. This function merges such labels with
+// the labels of one endpoint, and returns the endpoint's address. If two labels have the same name,
+// the endpoint's own label takes precedence.
 func completed(w *pb.WeightedAddr, setLabels map[string]string) (netip.AddrPort, error) {
 	addr, err := decodeAddress(w.GetAddr())
 	if err != nil {

@@ -16,8 +16,8 @@ type facts map[string]fact
 
 type fact struct {
 	text string
-	// If perReplica is true, a replica may lack the fact, because the fact depends on which proxies
-	// are connected to the replica.
+	// If perReplica is true, some replicas may not report the fact, because the fact depends on
+	// which proxies are connected to a replica.
 	perReplica bool
 }
 

@@ -81,9 +81,9 @@ func printText(w io.Writer, text string) error {
 	return err
 }
 
-// Printable returns s as a cell of a table. Because servers may send any text, Printable quotes s
-// if s contains characters that a terminal might interpret. Printable returns "-" for an empty
-// string.
+// Printable formats s for printing in a table cell. Because servers may send any text, Printable
+// quotes s if s contains characters that a terminal might interpret. Printable returns "-" for an
+// empty string.
 func Printable(s string) string {
 	if s == "" {
 		return "-"

@@ -22,8 +22,9 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// Messages that arrive within batchWindow are shown as one state, because a large set of endpoints
-// spans several messages.
+// batchWindow is the delay between the arrival of a message and the printing of the resulting
+// state. During the delay, a command collects further messages, because a replica sends a large set
+// of endpoints in several messages.
 const batchWindow = 50 * time.Millisecond
 
 // state is the state that a proxy builds from the messages of one stream.

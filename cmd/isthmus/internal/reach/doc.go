@@ -24,8 +24,8 @@
 //   - Credentials work as in kubectl: tokens, certificates, exec plugins, OpenID Connect, or the
 //     ServiceAccount of a Pod. Errors never contain credentials.
 //   - Clients do not follow redirects, and never send tokens over plain HTTP. Package guard limits
-//     the size of responses, except the headers of a response that opens a port-forwarding
-//     connection.
+//     the size of responses, but not the size of the headers of a response that opens a
+//     port-forwarding connection.
 //   - A call ends when its context ends, except while a credential plugin from the kubeconfig is
 //     running, or while the API server does not respond to a port-forward request.
 //   - Errors name the object that could not be reached, the reason and the remedy. Errors contain
