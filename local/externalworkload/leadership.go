@@ -56,8 +56,8 @@ type leadership struct {
 	waiting map[federation.ServiceID]time.Time // start of the wait, by Service to sync
 	begun   map[federation.ServiceID]time.Time // start of the sync, by Service being synced
 	written map[federation.ServiceID]bool      // Services whose slices this leadership has written
-	// The labels of changed workloads before and after each change, by namespace. A list with more
-	// than maxChanges entries is incomplete.
+	// The labels of changed workloads before and after each change, by namespace. Once a list has
+	// more than maxChanges entries, no further entries are added to the list.
 	changes map[string][]map[string]string
 }
 

@@ -17,15 +17,16 @@ import (
 // plan holds the writes that correct a Service's slices, in order of execution.
 type plan struct {
 	create, update []*discoveryv1.EndpointSlice
-	// Updates that remove endpoints from a slice once those endpoints are in other slices.
+	// The move list contains updates that remove endpoints from slices after earlier writes have
+	// added the endpoints to other slices.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// The instead field is a map from updates in the move field to updates that can replace them. A
-	// replacement keeps the endpoints that move to other slices. If the API server has rejected any
-	// slice, the writer sends the replacements, and does not send the updates in the move field. An
-	// update that changes the ports of a slice has no replacement, because a replacement would also
-	// change the ports of the endpoints that it keeps. A replacement that would not change its
-	// slice is omitted.
+	// The instead map contains alternatives to the updates in the move list. If the API server has
+	// rejected any slice, the writer sends the alternatives and skips the updates in the move list.
+	// An alternative update does not remove endpoints that should move to other slices. An update
+	// that may change the ports of its slice has no alternative, because the endpoints that are not
+	// removed would get the new ports. An alternative update that would not change its slice is
+	// omitted.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
@@ -38,10 +39,10 @@ type plan struct {
 // or else to a new slice. The plan does not move endpoints merely to balance or merge slices.
 //
 // If endpoints move between slices, the receiving slice is written first, so that no endpoint is
-// missing between the two writes. If a slice has more than 900 endpoints, it may lack room for 100
-// new endpoints, because API servers accept at most 1,000 endpoints in a slice. Some endpoints of
-// such a slice may therefore be missing temporarily. Isthmus itself never creates slices with more
-// than 900 endpoints.
+// missing between the two writes. A slice with more than 900 endpoints has no room for 100 more,
+// because API servers accept at most 1,000 endpoints in a slice. Endpoints that move from a slice
+// with more than 900 endpoints to another slice may therefore be missing temporarily. Isthmus
+// itself never creates slices with more than 900 endpoints.
 //
 // The plan does not create slices for a Service that is being deleted. Existing slices of the
 // Service are updated until garbage collection removes them.
@@ -81,7 +82,7 @@ func (p *plan) pack(
 		return cmp.Or(cmp.Compare(len(b.Endpoints), len(a.Endpoints)), cmp.Compare(a.Name, b.Name))
 	})
 	var all []*packed
-	var spare []*discoveryv1.EndpointSlice // slices that keep no endpoints
+	var spare []*discoveryv1.EndpointSlice // existing slices in which no endpoint can stay with its current ports
 	for _, s := range existing {
 		if x := keep(s, groups[newPortsKey(s.Ports)]); len(x.endpoints) > 0 {
 			x.differs = !maps.Equal(s.Labels, sliceLabels(svc)) ||
@@ -98,7 +99,7 @@ func (p *plan) pack(
 }
 
 // place assigns the remaining endpoints to spare slices and to new slices. A spare slice is an
-// existing slice that keeps no endpoints unless its ports change. Endpoints that share a spare
+// existing slice in which no endpoint can stay with its current ports. Endpoints that share a spare
 // slice stay together, and stay in that slice if possible. If the plan reuses a spare slice, the
 // slice gets the ports of the endpoints that are assigned to it.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
@@ -198,7 +199,7 @@ func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) 
 
 type packed struct {
 	slice     *discoveryv1.EndpointSlice // existing slice; nil to create one
-	spare     bool                       // no existing endpoint stays in the slice
+	spare     bool                       // no existing endpoint stays in the slice with its current ports
 	group     *group
 	endpoints []discoveryv1.Endpoint
 	differs   bool

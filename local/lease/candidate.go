@@ -41,9 +41,9 @@ func NewCandidate[T any](what string, c Config, log *zap.Logger) *Candidate[T] {
 	return s
 }
 
-// Run calls the package-level function [Run]. When this replica is elected, Run creates a value of
-// type T with the begin argument, and passes the value to the lead argument. Until lead returns,
-// [Candidate.Leadership] returns the value.
+// Run calls the package-level function [Run]. When this replica is elected, Run calls the begin
+// function to create a value of type T, and passes the value to the lead function.
+// [Candidate.Leadership] returns the value until the lead function returns.
 func (s *Candidate[T]) Run(ctx context.Context, begin func(*Leadership) *T, lead func(context.Context, *T)) error {
 	return Run(ctx, s.config, func(work context.Context, lease *Leadership) { s.lead(work, begin(lease), lead) })
 }

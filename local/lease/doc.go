@@ -4,8 +4,9 @@
 // API server returns errors.
 //
 // A [Candidate] takes part in an election. While its replica holds the Lease, the Candidate has a
-// [Leadership]. The leader determines the necessary writes in passes, and a [Loop] executes them.
-// Packages local/exports and local/externalworkload use a Candidate and a Loop:
+// [Leadership]. In each pass, a [Loop] calls a function that lists the necessary writes, and then
+// executes these writes. Packages local/exports and local/externalworkload use a Candidate and a
+// Loop:
 //
 //	c := lease.NewCandidate[leadership]("EndpointSlices", lease.Config{
 //		Leases:    client.Leases,
@@ -42,8 +43,9 @@
 //
 // Callers may rely on the following behavior of a Loop:
 //
-//   - A pass begins 50 ms after a change, to collect further changes. The time between passes is at
-//     least ten times the duration of a pass, but a pass always begins within a second of a change.
+//   - When something changes, the Loop waits before the next pass, to collect further changes. The
+//     wait is ten times as long as the previous pass took, but at least 50 ms and at most 1 s. The
+//     wait ends early if the next pass is already due for another reason.
 //   - At most 32 writes are in progress at a time, and at most 4 of them for the same link or
 //     namespace. If the writes for one link or namespace hang, the writes for other links and
 //     namespaces continue. Pending writes for different links or namespaces take turns. The writes

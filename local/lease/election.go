@@ -32,11 +32,11 @@ type Config struct {
 	Namespace, Name string // of the Lease; created if it does not exist
 	// Identity is the name of this replica in the Lease, and must be unique among replicas.
 	Identity string
-	// Observe is called after each API request that reads or writes the Lease, with three
-	// exceptions: a read finds no Lease, another client's write came first, or the request was
-	// canceled. After a successful request, holder is the name of the Lease's holder, or empty if
-	// the Lease has no holder. After a failed request, err says why the Lease cannot be used. Calls
-	// are never concurrent. Observe must not block.
+	// Observe is called after each API request that reads or writes the Lease, unless a read found
+	// no Lease, another client wrote the Lease first, or the request was canceled. After a
+	// successful request, holder is the name of the Lease's holder, or empty if the Lease has no
+	// holder. After a failed request, err says why the Lease cannot be used. Calls are never
+	// concurrent. Observe must not block.
 	Observe func(holder string, err error)
 }
 

@@ -21,15 +21,15 @@ const (
 type Outcome struct {
 	Problem string // why the task failed; empty on success
 	Nothing bool   // no write needed: already correct, or not managed by Isthmus
-	// If both Nothing and Later are set, at least minPause passes before the next attempt. If the
-	// object in the API server was already correct, the pause gives the cache time to catch up. If
-	// the task is slow, the pause limits how often the task runs.
+	// If both Nothing and Later are set, at least minPause passes before the next attempt. A task
+	// sets Later if the cache needs time to catch up with the API server, or if the task is too
+	// slow to be repeated immediately.
 	Later    bool
 	Again    bool   // another writer was faster; read the object again
 	Reverted bool   // somebody else had reverted the last write
 	Managers string // other field managers of the object
 	Content  string // hash of the written content
-	// If the stored object still differs from the wanted object after the write, Left identifies
+	// If the stored object still differs from the desired object after the write, Left identifies
 	// the state of the stored object. Otherwise, Left is empty.
 	Left string
 }

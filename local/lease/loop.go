@@ -212,10 +212,10 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	return max(wait, 0), p.Idle
 }
 
-// inTurn sorts tasks so that tasks with different values of Turn alternate. Among the tasks with
-// the same Turn, tasks with different values of Within alternate. Each pass starts with a different
-// value of Turn. If all passes started with the same value of Turn, and each pass began only a few
-// tasks, tasks with other values of Turn might never begin.
+// inTurn orders tasks in a round-robin manner by Turn. Tasks that have the same Turn are ordered in
+// a round-robin manner by Within. Each pass starts with a different value of Turn. If all passes
+// started with the same value of Turn, and each pass began only a few tasks, tasks with other
+// values of Turn might never begin.
 func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	turn := func(tasks []Task[K], of func(Task[K]) string) []Task[K] {
 		by := make(map[string][]Task[K])
