@@ -52,10 +52,10 @@ type Change struct {
 	do      do
 }
 
-// turnOfImport returns the turn for writes to ServiceImports and ServiceExports. These writes take
-// turns separately from writes to Services, so that slow responses for ServiceImports or
-// ServiceExports do not delay writes to Services. If an object is not requested by any export, the
-// turn does not depend on the kind of the object.
+// Groups of writes take turns. Given the group for writes to Services, turnOfImport returns the
+// group for writes to ServiceImports and ServiceExports. Services are in a separate group, so that
+// slow responses for ServiceImports or ServiceExports do not delay writes to Services. All objects
+// that are not requested by any export belong to the same group, whatever their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn

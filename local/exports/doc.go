@@ -17,10 +17,10 @@
 //
 // Callers may rely on the following:
 //
-//   - Except for the conditions of ServiceExports, the writer changes or deletes only objects that
-//     are marked as belonging to this installation of Isthmus, and objects that the plan has
-//     adopted. Before each write, the writer reads the object again to verify that Isthmus manages
-//     the object.
+//   - The writer changes or deletes an object only if the object is marked as belonging to this
+//     installation of Isthmus, or if the plan has adopted the object. However, the writer may set
+//     the conditions of all ServiceExports in the local cluster. Before each write, the writer
+//     reads the object again to verify that Isthmus manages the object.
 //   - Each write contains the object's UID and resource version. If the object has changed since
 //     the read, the writer reads the object again and retries.
 //   - A write begins only while the replica holds the Lease, and is canceled when the Lease is

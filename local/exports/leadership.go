@@ -83,9 +83,9 @@ func (t *leadership) attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{Made: h.Ended, Problem: h.Problem}
 }
 
-// exportsFor is a map key for all exports that share a namespace and a name. Exports through labels
-// and exports through ServiceExports have different keys, so that their writes do not wait for each
-// other.
+// exportsFor is a map key for all exports that share a namespace and a name. Exports by label and
+// exports by ServiceExport have different keys, so that a failed write for one kind of export does
+// not delay deletions for the other kind.
 type exportsFor struct {
 	plan.ID
 	imports bool

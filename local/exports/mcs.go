@@ -19,9 +19,9 @@ const (
 	maxConditions = 32
 )
 
-// readServiceExport returns those fields of a ServiceExport that are used by plans. For an export
-// of the local cluster, the result includes the conditions. The result does not share memory with
-// the argument.
+// readServiceExport returns the fields of a ServiceExport that plans use. For an export of the
+// local cluster, the result includes the conditions. The result does not share memory with the
+// argument.
 func readServiceExport(o *mcs.ServiceExport, local bool) *plan.ServiceExport {
 	e := &plan.ServiceExport{
 		UID: strings.Clone(string(o.UID)), Created: o.CreationTimestamp.Time, Generation: o.Generation,
@@ -33,8 +33,8 @@ func readServiceExport(o *mcs.ServiceExport, local bool) *plan.ServiceExport {
 	return e
 }
 
-// readServiceImport returns those fields of a ServiceImport that are used by plans. The result does
-// not share memory with the argument.
+// readServiceImport returns the fields of a ServiceImport that plans use. The result does not share
+// memory with the argument.
 func readServiceImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	i := &plan.ServiceImport{
 		ID:      plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},

@@ -21,7 +21,7 @@ const (
 	maxProblem = 4 << 10
 )
 
-// A do function applies a change, and returns the verb of the attempted write.
+// A function of type do applies a change and returns the verb of the attempted write.
 type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
 type kept interface {
@@ -29,11 +29,12 @@ type kept interface {
 	metav1.Object
 }
 
-// put returns a function that reads an object and then creates or updates it. The callback replace
-// receives the existing object and returns the object to write. The zero value represents a missing
-// object. If the existing object is already correct or is not managed by Isthmus, the callback
-// returns the zero value. The second callback, known, returns a string that identifies the stored
-// content of an object. If the API stores all fields, known is nil.
+// put returns a function that reads an object and then creates or updates it. The replace callback
+// receives the existing object and returns the object to write. If the object does not exist, the
+// replace callback receives the zero value. If the existing object is already correct or is not
+// managed by Isthmus, the replace callback returns the zero value. The known callback returns a
+// string that identifies the stored content of an object. If the API stores all fields, the known
+// callback is nil.
 func put[O kept](api client[O], replace func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O

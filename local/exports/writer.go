@@ -33,8 +33,8 @@ type Options struct {
 	MCS                 map[string]kube.MCS // by version; includes each version that World returns
 	Leases              func(namespace string) coordinationv1.LeaseInterface
 	Namespace, Identity string // namespace of the Lease, and its holder's name
-	// World returns the current state, or false until all required objects have been listed. The
-	// Writer does not modify the result.
+	// World returns the current state and true. Until all required objects have been listed, the
+	// second result is false. The Writer does not modify the result.
 	World func() (plan.World, bool)
 	// Changed returns a channel that is closed when the result of World may have changed since the
 	// call.

@@ -21,16 +21,17 @@
 //   - If several kinds of objects need the same name, an existing object keeps its name. A mirror's
 //     name ends with the name of its link. If several mirrors need the same name, the mirror with
 //     the longest link name wins.
-//   - Except for the conditions of ServiceExports, a plan changes and deletes only objects that are
-//     marked as belonging to this installation ([Settings.Marked]). In addition, a plan adopts
-//     Services that Linkerd's service mirror created but no longer manages.
+//   - A plan changes or deletes an object only if the object is marked as belonging to this
+//     installation ([Settings.Marked]). However, a plan may set the conditions of all
+//     ServiceExports in the local cluster, and may adopt Services that Linkerd's service mirror
+//     created but no longer manages.
 //   - A marked object does not influence the plan for other namespaces, because anybody can forge
-//     the mark. The limits on exports count only members for which this leader has seen an export.
-//     A separate limit applies to members that are listed in existing objects, but were not
-//     requested by any export. To detect a sudden loss of many members, the plan counts members
-//     separately in each namespace if this leader has never seen an export for them. Writes for
-//     different clusters take turns, and all objects that were not requested by any export share
-//     one turn ([SharedTurn]).
+//     the mark. Only members for which this leader has seen an export count toward the limits on
+//     exports. A separate limit applies to members that are listed in existing objects, but were
+//     not requested by any export. A plan checks whether a cluster has suddenly lost many members.
+//     Losses of members for which this leader has never seen an export are counted separately in
+//     each namespace. Writes for different clusters take turns, and all objects that were not
+//     requested by any export share one turn ([SharedTurn]).
 //   - A plan does not remove members of a cluster whose exports are unknown. The exports are
 //     unknown until this process has synced the cluster ([Cluster].Synced).
 //   - Exports are untrusted input. A plan omits and reports values that the API would reject, so

@@ -28,9 +28,10 @@ const (
 	maxRecordBytes  = 64 << 10 // of the record of copied labels and annotations
 )
 
-// If existing objects list members that no export has requested, a plan tracks at most maxNamed of
-// these members in each namespace. The limit applies to each linked cluster separately, and to all
-// unlinked clusters together. A larger Settings.MaxPerNamespace replaces maxNamed.
+// Existing objects may name members that no export has requested. In each namespace, a plan tracks
+// at most maxNamed members that no export has requested. The limit applies to each linked cluster
+// separately, and to all unlinked clusters together. A larger Settings.MaxPerNamespace replaces
+// maxNamed.
 const maxNamed = 250
 
 type limiter struct{ *maker }
@@ -96,7 +97,7 @@ func (m limiter) limitClusters() {
 }
 
 // fullest returns the link whose exports need the most objects, and the namespace in which the
-// exports of a single cluster need the most objects. Ties are resolved in alphabetical order.
+// exports of a single cluster need the most objects. Ties are broken alphabetically.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}

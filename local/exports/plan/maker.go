@@ -145,10 +145,10 @@ func (m *maker) recordMembers(g group, clusters []string, marked bool) {
 }
 
 // A mirror's name has the form NAME-LINK, in which both NAME and LINK may contain hyphens. Two
-// exports may need mirrors with the same name. For example, web-eu-west is the mirror of web-eu for
-// link west, and of web for link eu-west. The longest link name that is a suffix of the mirror's
-// name wins, regardless of the age of the exports. A client that connects to one cluster by name
-// never reaches another cluster.
+// exports may need mirrors with the same name. For example, the name web-eu-west fits both the
+// mirror of web-eu for link west and the mirror of web for link eu-west. The longest link name that
+// is a suffix of the mirror's name wins, regardless of the age of the exports. A client that
+// connects to one cluster by name never reaches another cluster.
 
 // The name of a deleted link stays reserved until UnlinkedAfter has passed.
 func (m *maker) rememberLinks() {

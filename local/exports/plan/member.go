@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// member describes a cluster that the object of a group lists, or will list, as a member.
+// member describes one member cluster of an existing or planned object.
 type member struct {
 	cluster string   // empty for the local cluster
 	link    *Cluster // nil if the cluster is not linked

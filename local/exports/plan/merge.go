@@ -102,7 +102,7 @@ func (one *merged) unserved(ipv4Only bool) (clusters []string) {
 
 type merger struct{ *maker }
 
-// While a member's exports are unknown, every value that may depend on this member stays unchanged.
+// While a member's exports are unknown, every value that may depend on that member stays unchanged.
 func (m merger) merge(g group) *merged {
 	one := &merged{group: g, members: m.members[g]}
 	for _, p := range one.members {

@@ -6,7 +6,7 @@ import (
 
 // If a cluster loses more than half of its members, and at least massMembers of them, within
 // massTime, the cluster has probably been restored from an old backup. Users rarely remove most of
-// a cluster's exports within such a short time on purpose.
+// a cluster's exports on purpose within such a short time.
 const (
 	massMembers = 10
 	massTime    = time.Minute
@@ -152,8 +152,8 @@ func (m keeper) keepUnlinked(what memberKey) {
 }
 
 // If the name of an existing mirror becomes reserved for a new link, holdNameless keeps the mirror
-// for UnlinkedAfter. When UnlinkedAfter has passed, the plan deletes the mirror, so that the new
-// link can use the name. The plan never reassigns a Service from one cluster to another.
+// until the period UnlinkedAfter has passed. The plan then deletes the mirror, so that the new link
+// can use the name. The plan never reassigns a Service from one cluster to another.
 func (m keeper) holdNameless(what memberKey) {
 	since, known := m.before.nameless[what]
 	if !known {

@@ -316,8 +316,8 @@ func named(ports []Port) []Port {
 }
 
 // For each given port, portConflicts describes the members that have a different port with the same
-// name or number. If the joined argument is true, portConflicts also describes the members that do
-// not have the port.
+// name or number. If joined is true, portConflicts also describes the members that do not have the
+// port.
 func portConflicts(ports []Port, members []*member, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := portConflict(p, members, joined); text != "" {

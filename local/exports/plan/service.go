@@ -87,8 +87,8 @@ func (s *Service) unexportable() string {
 	return ""
 }
 
-// Reduce drops those fields of the Service that are not needed to plan for the Service's
-// ServiceExport. Reduce does not change the result of [IsWritten] for the Service.
+// Reduce drops the fields of the Service that plans do not need for a ServiceExport. Reduce does
+// not change the result of [IsWritten] for the Service.
 func (s *Service) Reduce() {
 	s.UID, s.OwnerUID, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
 	exclude(s.Labels, func(key string) bool { return key != markLabel && key != mirroredLabel })

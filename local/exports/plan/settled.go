@@ -16,9 +16,9 @@ import (
 //   - An export may replace its own values and the values of younger exports. For example, while
 //     the Service of the oldest export is missing, a younger export determines the value. When the
 //     Service of the oldest export reappears, the oldest export may replace the value.
-//   - Newcomers may not replace a settled value. A newcomer is an export whose ServiceExport this
-//     leader first saw after the ServiceImport had settled. Newcomers cannot make clients lose
-//     ports or IPs, even if their cluster reports a false creation time.
+//   - A newcomer may not replace a settled value. A newcomer is an export whose ServiceExport this
+//     leader first saw after the ServiceImport had settled. A new export cannot make clients lose
+//     ports or IPs, even if the cluster of the export reports a false creation time.
 //
 // A new leader does not know from which exports the existing values came. A new leader assumes that
 // each value came from the oldest export with that value. Under a new leader, an older export may
@@ -248,9 +248,10 @@ func (s *settler) keptPorts(there []Port) portList {
 	return list
 }
 
-// unnamed returns the existing ports that have no name or a generated name. The oldest known export
-// that contains a port decides whether the name of the port was generated. If no known export
-// contains a port, and the port's name may have been generated, the name counts as generated.
+// unnamed returns the existing ports that have no name or a generated name. A port's name counts as
+// generated if the port has no name in the oldest known export that contains the port. If no known
+// export contains a port, and the port's name may have been generated, the name counts as
+// generated.
 func (s *settler) unnamed(there []Port) map[Port]bool {
 	members := s.byAge()
 	all := make(map[Port]bool)

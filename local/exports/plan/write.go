@@ -368,8 +368,8 @@ func (m writer) removeService(g group) {
 	}
 }
 
-// SharedTurn is the turn for objects that no export has requested since this replica became the
-// leader. No cluster has this name.
+// SharedTurn is the value of Turn for objects that no export has requested since this replica
+// became the leader. No cluster has this name.
 const SharedTurn = "no export"
 
 // The result is the cluster of the first member that has an export now, or has had one since this
