@@ -214,8 +214,8 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	return federation.MinReady{Count: int(n)}, nil
 }
 
-// parseReturn parses a duration, and rejects values above the maximum. Error messages show the
-// maximum in the form of longestText, such as "1h".
+// parseReturn parses a duration, and rejects durations above a maximum. The argument longestText is
+// the maximum as error messages show it, such as "1h".
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {

@@ -87,8 +87,6 @@ type outage struct {
 
 func (o *outage) due() bool { return !o.copied && !time.Now().Before(o.next) }
 
-// The postpone method schedules the next attempt to write after a pause, and doubles the length of
-// the next pause.
 func (o *outage) postpone() {
 	o.next = time.Now().Add(o.pause)
 	o.pause = min(2*o.pause, maxRetry)
@@ -256,9 +254,9 @@ func (c *Copies) plan(ctx context.Context, links []clusterstore.LinkedCache, lea
 }
 
 // The decide method compares the generations with the links, beginning with the newest generation.
-// A generation is up to date if it was written during the current outage, from the cluster that the
-// link currently names. The leader deletes even recent incomplete generations, because no other
-// replica can still be writing them.
+// A generation is up to date if it was written during the current outage and contains the objects
+// of the cluster to which the link currently points. The leader deletes even recent incomplete
+// generations, because no other replica can still be writing them.
 func (c *Copies) decide(all []*generation, links []clusterstore.LinkedCache, leading bool) *work {
 	w := &work{room: maxAll}
 	linked := make(map[federation.ClusterName]*clusterstore.LinkedCache)
@@ -317,8 +315,8 @@ func (c *Copies) campaign(ctx context.Context) error {
 	})
 }
 
-// A new leader begins with a new plan, because other replicas may have written or deleted copies
-// since this replica's last plan.
+// When a replica becomes the leader, it makes a new plan, because other replicas may have written
+// or deleted copies since its last plan.
 func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 	links, listed := c.caches()
 	if !listed {
