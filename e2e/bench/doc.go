@@ -19,8 +19,8 @@
 //     is done, so that it includes garbage collection.
 //   - Memory is the resident memory (RSS) in addition to the settled memory of the process before
 //     the streams.
-//   - A delay starts with the write of an object, or for the floor with the step command. It ends
-//     when the client has received the whole message.
+//   - A delay starts when the API server has accepted the write of an object, or when the floor has
+//     accepted the step command. It ends when the client has received the whole message.
 //   - A run begins when the processors are idle, or after 20 s at the latest, so that it does not
 //     include work left over from the previous run.
 //   - The floor sends the messages that Isthmus sent in the same trial, so that the sizes are
