@@ -231,7 +231,8 @@ func (c *linkCopy) serve() {
 		return
 	}
 	c.served = true
-	l.log.Warn("cluster is served from a copy of its cache: its API cannot be reached", zap.Time("lost", c.of.Lost))
+	l.log.Warn("serving the cluster from a saved copy of its cache, because the cluster's API cannot be reached",
+		zap.Time("lost", c.of.Lost))
 	l.setState(cluster.Stale, l.next.problem(l.next.noteHealth()))
 	l.since = c.of.Lost
 }

@@ -507,7 +507,7 @@ func (l *link) whyNotWait(serving, next cluster.Health) string {
 		return "the API server no longer accepts the old credentials"
 	case !l.next.isBetter(maxStale):
 	case !overBudget(serving): // otherwise the successor has the same memory cap, and no advantage
-		return fmt.Sprintf("the cluster has been stale for %v while the old credentials were in use", maxStale)
+		return fmt.Sprintf("with the old credentials, the cluster has been stale for %v", maxStale)
 	}
 	return ""
 }

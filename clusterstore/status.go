@@ -166,7 +166,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	problems := slices.Concat(v.gateways.problem, v.gateways.tracker.Problems(), refused)
 	if outside > 0 {
 		problems = append(problems, fmt.Sprintf(
-			"Linkerd gateways that are not used, because they are outside the link's address ranges "+
+			"Linkerd gateways that are not used because they are outside the link's address ranges "+
 				"(annotation %s): %d",
 			RangesAnnotation,
 			outside,
@@ -174,7 +174,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	}
 	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise, clients get the IPv4 addresses
 		problems = append(problems, fmt.Sprintf(
-			"Linkerd gateways that are not used, because IPv6 addresses are disabled (--enable-ipv6=false): %d", n,
+			"Linkerd gateways that are not used because IPv6 addresses are disabled (--enable-ipv6=false): %d", n,
 		))
 	}
 	if len(unknown) > 0 {

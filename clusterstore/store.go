@@ -234,7 +234,7 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
-		s.log.Info("Isthmus repeats requests for link Secrets because the API server behaves unexpectedly",
+		s.log.Info("Isthmus is repeating requests for link Secrets because the API server is behaving unexpectedly",
 			zap.String("reason", text))
 	}}
 	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{

@@ -116,7 +116,7 @@ func TestCopyUnusable(t *testing.T) {
 	// usable restarts the first replica, which must serve the copy.
 	usable := func(when string) {
 		t.Helper()
-		l.replaceFirst(t, "cluster is served from a copy")
+		l.replaceFirst(t, "serving the cluster from a saved copy")
 		if got := l.firstAddrs(t, 0); !slices.Equal(got, l.first) {
 			t.Errorf("%s: the replica serves %v, want %v", when, got, l.first)
 		}

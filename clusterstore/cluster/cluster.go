@@ -132,7 +132,7 @@ func New(cfg Config) (*Cluster, error) {
 		Admit:     cfg.Admit,
 		Memory:    cfg.Memory,
 		Trouble: func(resource, text string) {
-			cfg.Log.Info("Isthmus repeats requests for a resource because the API server behaves unexpectedly",
+			cfg.Log.Info("Isthmus is repeating requests for a resource because the API server is behaving unexpectedly",
 				zap.String("resource", resource), zap.String("reason", text))
 		},
 	}, c.resources...)

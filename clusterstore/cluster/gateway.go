@@ -141,7 +141,7 @@ func (g *Gateway) Problem() string {
 			"(status.loadBalancer.ingress, spec.externalIPs)"
 	case g.More > 0:
 		return fmt.Sprintf(
-			"addresses that are not used, because they are invalid, loopback, link-local, multicast or reserved, "+
+			"addresses that are not used because they are invalid, loopback, link-local, multicast or reserved, "+
 				"or exceed the limit of %d addresses: %d",
 			maxHosts, g.More)
 	}

@@ -162,7 +162,7 @@ func TestManyGatewayAddresses(t *testing.T) {
 	if len(g.IPs) != maxHosts/2 || len(g.Names) != maxHosts/2 || g.More != 600-maxHosts {
 		t.Errorf("%d addresses, %d names, %d more", len(g.IPs), len(g.Names), g.More)
 	}
-	want := "addresses that are not used, because they are invalid, loopback, link-local, multicast or reserved, " +
+	want := "addresses that are not used because they are invalid, loopback, link-local, multicast or reserved, " +
 		"or exceed the limit of 16 addresses: 584"
 	if g.Problem() != want {
 		t.Errorf("%s", g.Problem())

@@ -90,7 +90,8 @@ func (h Health) Warnings() (list []string) {
 			}
 		}
 		list = append(list, fmt.Sprintf(
-			"%s: the current version of %s exceeds a limit, so the previous version stays in use; for example, %s",
+			"%s: the current version of %s exceeds a limit, so the previous version stays in use; "+
+				"affected objects include %s",
 			r.Resource, text.Count(r.Refused, "object", "objects"), strings.Join(some, ", ")))
 	}
 	const shown = 10 // users of the cluster may create any number of malformed objects

@@ -83,21 +83,21 @@ var (
 	stateDesc = desc("isthmus_cluster_state",
 		"1 for the current state of a cluster: rejected, pending, unreachable, ready or stale.", "state")
 	staleDesc = desc("isthmus_cluster_stale_seconds",
-		"Seconds since a cluster became stale or exceeded its memory cap; 0 otherwise.")
+		"Seconds since a cluster became stale or exceeded its memory cap; 0 if neither is the case.")
 	standingDesc = desc("isthmus_cluster_standing",
 		"1 for the current standing of a cluster's endpoints, which is in-service, last-resort or withdrawn.",
 		"standing")
 	memoryDesc = desc("isthmus_cluster_memory_bytes",
 		"Estimated memory that counts against the memory cap of a linked cluster. "+
-			"While Isthmus lists objects, the value is the memory of the cached objects or of the listed objects, "+
-			"whichever is larger.")
+			"While Isthmus lists objects, the value is the memory used by the cached objects "+
+			"or by the listed objects, whichever is larger.")
 	maxMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
 		"Memory cap of a linked cluster in bytes, as set by --cluster-memory.")
 	refusedDesc = desc("isthmus_objects_refused",
 		"Number of objects whose current version exceeds a limit and is not used. The previous version stays in use.",
 		"resource")
 	unreadDesc = desc("isthmus_cluster_kind_unread",
-		"1 if Isthmus serves a cluster but has never listed the kind of object that the resource label names. "+
+		"1 if Isthmus serves a cluster but has never listed the kind of object in the label \"resource\". "+
 			"Otherwise, the series is absent.",
 		"resource", "reason")
 	cacheDescs = newCacheDescs()

@@ -37,7 +37,7 @@ func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool)
 	if !exists || f.Problem == "" {
 		return
 	}
-	message := "a part of a ServiceProfile cannot be used"
+	message := "part of a ServiceProfile cannot be used"
 	if f.Profile == nil {
 		message = "a ServiceProfile cannot be used"
 	}

@@ -49,7 +49,8 @@ const (
 
 var (
 	errLongList = fmt.Errorf(
-		"the API server did not finish a list within %v: check whether the server sends the same objects repeatedly",
+		"the API server did not complete a list of objects within %v: "+
+			"check whether the server sends the same objects repeatedly",
 		maxListTime,
 	)
 	errPoorPages = fmt.Errorf(

@@ -122,7 +122,7 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 // field, even if decoding fails. Empty data is decoded as an empty kubeconfig.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
-		return nil, nil, fmt.Errorf("kubeconfig is too large: it has %d bytes, but the maximum is %d: "+
+		return nil, nil, fmt.Errorf("the kubeconfig is too large: it is %d bytes, but the maximum is %d: "+
 			"keep only the cluster, the user and the context that the link needs", len(data), maxKubeconfig)
 	}
 	plain, ignored, err := plainYAML(data)
@@ -214,7 +214,7 @@ func readServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
-		return nil, errors.New("server is not a URL like https://host[:port]")
+		return nil, errors.New("server is not a URL of the form https://host[:port] or http://host[:port]")
 	case u.User != nil:
 		return nil, errors.New("server is a URL with a user name")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
