@@ -250,7 +250,7 @@ func (x *inquiry) describe(a *ExplainedAddress) {
 	case OtherInstance:
 		ofGateways := func(l *Slice) bool { return l.Behind != nil && l.Name == a.Slice }
 		if slices.ContainsFunc(x.port.members[a.Member].raw, ofGateways) {
-			a.Detail = "a single instance cannot be reached through a Linkerd gateway"
+			a.Detail = "clients cannot reach a specific instance through a Linkerd gateway"
 		}
 	case Taken:
 		for i, l := range x.port.offers.at(a.Addr) {

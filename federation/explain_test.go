@@ -90,7 +90,7 @@ func TestExplainGatewayInstance(t *testing.T) {
 	k := Key{Service: webID, Port: 80, Client: Client{Instance: "web-0"}}
 	defer table.Watch(k).Close()
 	a := explained(t, table, k).Addresses[0]
-	if a.Verdict != OtherInstance || a.Detail != "a single instance cannot be reached through a Linkerd gateway" {
+	if a.Verdict != OtherInstance || a.Detail != "clients cannot reach a specific instance through a Linkerd gateway" {
 		t.Errorf("%v %q", a.Verdict, a.Detail)
 	}
 }

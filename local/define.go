@@ -133,7 +133,7 @@ func parseItem(namespace, item string) (m federation.Member, why string) {
 	case cluster == "":
 		return m, "the name of the cluster is missing"
 	case cluster == federation.Local.String():
-		return m, "the name local means the cluster that Isthmus runs in: " +
+		return m, "the cluster name \"local\" is reserved for the cluster that Isthmus runs in: " +
 			"specify a Service of that cluster in " + localDiscovery + ", or rename the linked cluster"
 	}
 	if why := invalidName(service); why != "" {

@@ -178,8 +178,8 @@ func parseTerm(word string) (federation.Term, error) {
 	case !isClusterName(name):
 		return federation.Term{}, fmt.Errorf(
 			"%q is not zone, local, region, remote, any or the name of a cluster: "+
-				"the name of a cluster has at most %d letters, digits, dashes, dots and underscores, "+
-				"with a letter or digit at either end",
+				"a cluster name consists of at most %d letters, digits, dashes, dots and underscores, "+
+				"and begins and ends with a letter or digit",
 			text.Truncate(word, text.Short),
 			validation.LabelValueMaxLength,
 		)

@@ -139,7 +139,7 @@ func (c *Copies) readOne(ctx context.Context, g *generation) (*clusterstore.Copy
 		return nil, clusterstore.UnusableCopy("its timestamp is in the future: check the clocks of the nodes")
 	case g.tooOld(c.o.MaxAge):
 		return nil, clusterstore.UnusableCopy(fmt.Sprintf(
-			"the cluster became stale at %s, which is not within %v (--cache-max-age) of the current time",
+			"the cluster became stale at %s, and the maximum age of a copy is %v (--cache-max-age)",
 			g.Lost.UTC().Format(time.RFC3339), c.o.MaxAge))
 	case g.mayGrow():
 		return nil, errors.New("it is being written")
@@ -342,7 +342,7 @@ func (c *Copies) lead(ctx context.Context, leader *lease.Leadership) {
 			o.problem = cmp.Or(context.Cause(ctx), err).Error()
 			o.postpone()
 		default:
-			c.o.Log.Info("saved a copy of an unreachable cluster's cache: replicas that start now serve this copy",
+			c.o.Log.Info("saved a copy of an unreachable cluster's cache: newly started replicas serve this copy",
 				zap.Stringer("cluster", l.Cluster), zap.Int("bytes", n))
 			o.copied = true
 		}

@@ -55,7 +55,7 @@ func chooseCopies(labels, annotations map[string]string, label, annotation keyRu
 			case !validKey(key) || !valid(value):
 				refuse(key, "API servers would reject it")
 			case len(chosen) == maxCopied || size > left:
-				refuse(key, fmt.Sprintf("the limit of %d keys or %d bytes is reached", maxCopied, maxCopiedBytes))
+				refuse(key, fmt.Sprintf("the limit of %d keys or %d bytes has been reached", maxCopied, maxCopiedBytes))
 			default:
 				chosen[key] = value
 				left -= size

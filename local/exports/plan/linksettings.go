@@ -110,7 +110,8 @@ func ParsePatterns(list string) (Patterns, error) {
 			return nil
 		}
 		return fmt.Errorf("%q is not a namespace pattern: "+
-			"use patterns such as shop,team-*,!team-x, where * matches any characters and ! excludes a name",
+			"use patterns such as shop,team-*,!team-x, "+
+			"where * matches any sequence of characters and ! excludes a name",
 			text.Truncate(item, text.Short))
 	})
 	return Patterns{allow, deny}, err
@@ -144,7 +145,8 @@ func ParseKeyPatterns(list string) (KeyPatterns, error) {
 			return nil
 		}
 		return fmt.Errorf("%q is not a label key pattern: "+
-			"use patterns such as example.com/*,tmp-*,!tmp-a, where * matches any characters and ! marks an exception",
+			"use patterns such as example.com/*,tmp-*,!tmp-a, "+
+			"where * matches any sequence of characters and ! marks an exception",
 			text.Truncate(item, text.Short))
 	})
 	return KeyPatterns{exclude, except}, err

@@ -31,8 +31,8 @@ func TestReadLinkSettings(t *testing.T) {
 		{
 			"none", "Team", Unreadable, "shop",
 			`annotation isthmus.io/export-namespaces: "Team" is not a namespace pattern: use patterns such as ` +
-				`shop,team-*,!team-x, where * matches any characters and ! excludes a name; the objects written ` +
-				`for the cluster's exports stay unchanged`,
+				`shop,team-*,!team-x, where * matches any sequence of characters ` +
+				`and ! excludes a name; the objects written for the cluster's exports stay unchanged`,
 		},
 	} {
 		annotations := make(map[string]string)

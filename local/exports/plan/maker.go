@@ -196,8 +196,8 @@ func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	}
 	detail = fmt.Sprintf(
 		"the name %s is reserved for link %s: "+
-			"if several link names are suffixes of a Service name, "+
-			"the Service name belongs to the link with the longest suffix",
+			"if a Service name ends with the names of several links, "+
+			"the link with the longest name takes precedence",
 		name, link,
 	)
 	if since := m.after.links[link]; !since.IsZero() {

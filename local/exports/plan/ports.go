@@ -247,7 +247,8 @@ func unite(lists []portList) (ports []Port, refused []string) {
 		} else {
 			name := text.Truncate(p.Name, text.Short)
 			refused = append(refused, fmt.Sprintf(
-				"port %q of cluster %s: the maximum of %d ports is reached", name, displayName(clusters[i]), maxPorts))
+				"port %q of cluster %s is left out: the maximum of %d ports has been reached",
+				name, displayName(clusters[i]), maxPorts))
 		}
 	}
 	return ports, refused
