@@ -32,7 +32,7 @@ type collector struct{ server *Server }
 
 func (c collector) streams(ch chan<- prometheus.Metric) {
 	calls := gauges("isthmus_calls",
-		"Number of open calls of all methods, including calls whose request has not arrived yet.")
+		"Number of open calls across all methods, including calls whose request has not arrived yet.")
 	calls.WithLabelValues().Set(float64(c.server.openCalls.inUse()))
 	calls.Collect(ch)
 
@@ -115,7 +115,7 @@ func (c collector) profiles(ch chan<- prometheus.Metric) {
 		"namespace", "profile")
 	services := gauges("service_subscribers", "Number of GetProfile streams for the Service.", "namespace", "name")
 	workloads := gauges("workload_subscribers",
-		"Number of GetProfile streams for an address that belongs to an endpoint, or to no known object.")
+		"Number of GetProfile streams for addresses that belong to an endpoint or to no known object.")
 	workloads.WithLabelValues()
 	open := make(map[profileSeries]bool)
 	for _, u := range c.server.profileViews.uses() {

@@ -103,8 +103,9 @@ func (f Failure) String() string {
 	if f.Panics != 1 {
 		times = fmt.Sprintf("%d times", f.Panics)
 	}
-	return fmt.Sprintf("because of a bug in Isthmus, the processing of updates has panicked %s since %s (%s: %s); "+
-		"clients keep the data that they received before the first panic",
+	return fmt.Sprintf(
+		"because of a bug in Isthmus, the code that processes updates has panicked %s since %s (%s: %s); "+
+			"clients keep the data that they received before the first panic",
 		times, f.Since.UTC().Format(time.RFC3339), f.Where, f.Panic)
 }
 

@@ -108,10 +108,10 @@ func TestTransport(t *testing.T) {
 		"a redirect": {
 			"/x",
 			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/y", http.StatusTemporaryRedirect) },
-			0, 0, "responded with the unexpected status 307",
+			0, 0, "responded with unexpected status 307",
 		},
-		"another status":         {"/x", send(304, json, "", 0), 0, 0, "the unexpected status 304"},
-		"an upgrade":             {"/x", upgrade, 0, 0, "the unexpected status 101"},
+		"another status":         {"/x", send(304, json, "", 0), 0, 0, "unexpected status 304"},
+		"an upgrade":             {"/x", upgrade, 0, 0, "unexpected status 101"},
 		"an upgrade, for a port": {"/api/v1/namespaces/n/pods/p/portforward", upgrade, 101, 5, ""},
 		"no upgrade, for a port ": {
 			"/api/v1/namespaces/n/pods/p/portforward", send(500, "text/plain", blank, 1<<20), 500, MaxError,

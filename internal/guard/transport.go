@@ -89,7 +89,7 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 	isText := err == nil && strings.HasPrefix(kind, "text/")
 	switch {
 	case status < 200 || status >= 300 && status < 400:
-		return fmt.Errorf("the server responded with the unexpected status %d: check that it is an API server", status)
+		return fmt.Errorf("the server responded with unexpected status %d: check that it is an API server", status)
 	case status >= 400 && !isJSON && !isText:
 		response.Header.Del("Content-Type") // the status is enough
 		response.Body = body{http.NoBody, response.Body}

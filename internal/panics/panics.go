@@ -162,7 +162,7 @@ func (s *Supervisor) Report(w Work, reason any) {
 		fields = append(fields, zap.String("object", text.Clean(w.Object, text.Short)))
 	}
 	fields = append(fields, zap.String("panic", Text(reason)), zap.ByteString("stack", debug.Stack()))
-	s.log.Error("panic: this is a bug in Isthmus; each stack is logged at most once an hour", fields...)
+	s.log.Error("panic: this is a bug in Isthmus; the same stack trace is logged at most once an hour", fields...)
 }
 
 // Text formats the reason for a panic so that it is safe for logs and pages. The reason may contain

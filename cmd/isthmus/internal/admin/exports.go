@@ -222,7 +222,8 @@ func (e *ExportsReport) Collect(ch chan<- prometheus.Metric) {
 		"Objects that Isthmus has to write or delete for exports, or would write or delete with --exports=on.")
 	pending.WithLabelValues().Set(float64(len(v.changes)))
 	fullest := gauges("isthmus_exports_limit_ratio",
-		"Number of objects that exports request, divided by --max-exports-per-link or --max-exports-per-namespace, "+
+		"Ratio of the number of objects required for exports "+
+			"to --max-exports-per-link or --max-exports-per-namespace, "+
 			"for the link or the namespace with the highest ratio. "+
 			"If the ratio exceeds 1, some exports are not written.",
 		"per", "cluster", "namespace")

@@ -21,7 +21,8 @@ func checkServices(r *report, s *Input) {
 		checkAddresses(r, x)
 		for _, f := range x.Failures {
 			r.ofService(Updates, x.Service, Failure, f.String(),
-				"report this bug with the stack from the log (message \"panic: this is a bug in Isthmus\"); "+
+				"report this bug, and include the stack trace from the log "+
+					"(message \"panic: this is a bug in Isthmus\"); "+
 					"docs/operations.md describes what to do until the bug is fixed")
 		}
 		for _, problem := range x.Problems {

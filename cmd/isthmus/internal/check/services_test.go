@@ -66,7 +66,7 @@ func TestServiceChecks(t *testing.T) {
 			Failures: []adminapi.Failure{{Where: "service", Since: time.Unix(0, 0), Panics: 2, Panic: "boom"}},
 		}, nil, []string{
 			"failure updates shop/odd: because of a bug in Isthmus, " +
-				"the processing of updates has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
+				"the code that processes updates has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
 				"clients keep the data that they received before the first panic"}},
 		"addresses": {twice, nil, []string{
 			"warning addresses shop/web: port 80: " +

@@ -28,7 +28,7 @@ func clustersCommand() cli.Command {
 	o := &clustersOptions{every: 2 * time.Second}
 	return o.command(cli.Command{
 		Use:     "clusters",
-		Summary: "show the state of every linked cluster, and the reason if its endpoints are not in service",
+		Summary: "show the state of every linked cluster and, if its endpoints are not in service, the reason",
 		Intro:   clustersIntro,
 		Ending:  clustersEnding,
 		Run:     func(ctx context.Context, p cli.Process) error { return runClusters(ctx, p, o) },

@@ -514,12 +514,14 @@ var verdicts = map[string]verdictWords{
 		`to use the address, add a tier such as "any" to isthmus.io/prefer`},
 	"tier-not-in-use": {"its tier is not needed now", ""},
 	"hinted-to-other-zones": {"the endpoint's hints do not include the client's zone",
-		"hints keep traffic within a zone; to change this, find out what writes the hints, " +
-			"or remove trafficDistribution and service.kubernetes.io/topology-mode from the Service"},
+		"hints keep traffic within a zone; to change this, " +
+			"remove trafficDistribution and service.kubernetes.io/topology-mode from the Service, " +
+			"or change the configuration of the component that writes the hints"},
 	"hinted-to-other-nodes": {
 		"the endpoint's hints do not include the client's node, but the hints of another endpoint do",
 		"hints keep traffic on a node; " +
-			"to change this, remove trafficDistribution from the Service, or find out what writes the hints"},
+			"to change this, remove trafficDistribution from the Service, " +
+			"or change the configuration of the component that writes the hints"},
 	"ipv6-off": {"Isthmus does not serve IPv6 addresses",
 		"if clients can reach IPv6 addresses, run isthmus gateway with --enable-ipv6"},
 	"other-address-preferred": {"clients get its Pod by an IPv6 address", ""},

@@ -37,7 +37,7 @@ func getCommand() cli.Command {
 			"its label multicluster.linkerd.io/remote-service is missing or invalid. A proxy does not retry.",
 		codes.NotFound: "The local cluster has no such Service, " +
 			"or the Service is a mirror for a cluster that is not linked. A proxy retries with backoff.",
-		codes.Unavailable: "the replica has not read any of the service's clusters yet",
+		codes.Unavailable: "the replica has not read any data from the service's clusters yet",
 	}})
 }
 
@@ -122,8 +122,7 @@ func (s *getState) add(set *pb.WeightedAddrSet, limit int) error {
 		}
 		sent, err := messageJSON(w)
 		if err != nil {
-			bad = fmt.Errorf("endpoint %v, which cannot be encoded as JSON: a duration may be out of range",
-				addr)
+			bad = fmt.Errorf("an endpoint that cannot be encoded as JSON (%v): a duration may be out of range", addr)
 			continue
 		}
 		before, known := s.endpoints[addr]

@@ -31,7 +31,7 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 	why := fmt.Sprintf("the replica serves the debug API in format %s, but this program supports only format %s",
 		text.Quoted(o.Format), known)
 	if o.Format == "" {
-		why = "the replica is older than this program, and does not state the format of its debug API"
+		why = "the replica is older than this program and does not report the format of its debug API"
 	}
 	return fmt.Sprintf("%s: its version is %s, and the version of this program is %s",
 		why, describeBuild(o.Build), describeBuild(own))

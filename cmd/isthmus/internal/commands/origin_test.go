@@ -25,8 +25,8 @@ func TestReplicasOfTwoVersions(t *testing.T) {
 	}
 
 	others := []adminapi.OtherReplica{{Gateway: "a", Unchecked: older.Unchecked(testBuild)}}
-	want := []string{"a is not compared: the replica is older than this program, " +
-		"and does not state the format of its debug API: " +
+	want := []string{"a is not compared: the replica is older than this program " +
+		"and does not report the format of its debug API: " +
 		"its version is v0.0.1, and the version of this program is v1.2.3"}
 	if summary, lines := compared(others, ""); strings.Contains(summary, "agree") || !slices.Equal(lines, want) {
 		t.Errorf("%s, %q", summary, lines)

@@ -59,7 +59,7 @@ func runPostRender(p cli.Process, image string) error {
 	}
 	if p.Stdin == nil || p.Interactive {
 		return cli.Usagef("standard input is empty: " +
-			"pipe the output of helm template for Linkerd's chart into the command")
+			"pipe the output of \"helm template\" for Linkerd's chart into this command")
 	}
 	text, err := postRender(p.Stdin, image)
 	if err != nil {

@@ -219,7 +219,7 @@ func (f *forwarder) explain(err error) error {
 	if f.failure != "" {
 		return f.broken("cannot be reached", f.failure, "\n  Check that the replica listens on this port. "+
 			"If the replica's ports differ from the defaults, "+
-			"its container must declare ports with the names admin and grpc")
+			"its container must declare ports named admin and grpc")
 	}
 	select {
 	case <-f.CloseChan():

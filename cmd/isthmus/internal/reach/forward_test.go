@@ -360,11 +360,11 @@ func TestRefused(t *testing.T) {
 		code       int
 		body, want string
 	}{
-		{"GET", 404, status, "the Pod linkerd/isthmus-0 no longer exists"},
+		{"GET", 404, status, "Pod linkerd/isthmus-0 no longer exists"},
 		{"GET", 403, status, `the API server of context west does not allow you to forward ports of Pods: "no \x1b"`},
 		{"GET", 401, status, "rejects the credentials in the kubeconfig"},
 		{"GET", 500, status, "Check the kubelet on the Pod's node"},
-		{"POST", 404, status, "the Pod linkerd/isthmus-0 no longer exists"},
+		{"POST", 404, status, "Pod linkerd/isthmus-0 no longer exists"},
 		{"POST", 403, status, `the API server of context west does not allow you to forward ports of Pods: "no \x1b"`},
 		{"POST", 403, long, "the API server of context west does not allow you to forward ports of Pods"},
 		{"POST", 401, status, "rejects the credentials in the kubeconfig"},

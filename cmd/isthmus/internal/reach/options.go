@@ -62,7 +62,7 @@ func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 			"The default is $KUBECONFIG, or else ~/.kube/config, or else the Pod's ServiceAccount.")
 	s.StringVar(&o.Context, context, "", "`CONTEXT` of the local cluster. The default is the current context.")
 	s.StringVarP(&o.Namespace, "namespace", "n", "linkerd",
-		"`NAMESPACE` that contains the Pods of Isthmus and the link Secrets.")
+		"`NAMESPACE` that contains the Isthmus Pods and the link Secrets.")
 }
 
 // PodFlag defines the flag that selects one replica of the cluster.

@@ -188,7 +188,7 @@ func bridgeKlog(log *zap.Logger, l logLevel) error {
 	set := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(set)
 	if err := set.Set("v", strconv.Itoa(l.klog)); err != nil {
-		return fmt.Errorf("set the verbosity of client-go's log to %d: %w", l.klog, err)
+		return fmt.Errorf("cannot set the verbosity of client-go's log to %d: %w", l.klog, err)
 	}
 	klog.SetLogger(zapr.NewLogger(forKlog(withOwnLimit(log), l.klog)))
 	return nil

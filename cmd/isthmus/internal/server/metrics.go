@@ -164,7 +164,7 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 }
 
 var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
-	"Number of times that clients in a zone started to use more tiers (spill) or fewer tiers (return). "+
+	"Number of times that clients in a zone switched to more tiers (spill) or to fewer tiers (return). "+
 		"Only watched services are counted.",
 	[]string{"namespace", "service", "direction"}, nil)
 

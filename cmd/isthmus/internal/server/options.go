@@ -202,9 +202,11 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 // ignoredFlags defines flags that had an effect only in older versions.
 func (o *options) ignoredFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.relist, "relist", "",
-		"Log a warning, and ignore the `INTERVAL`. Isthmus no longer lists resources periodically.")
+		"Deprecated: the `INTERVAL` is ignored, and a warning is logged. "+
+			"Isthmus no longer lists resources periodically.")
 	s.StringVar(&o.audit, "audit", "",
-		"Log a warning, and ignore the `DURATION`. Isthmus no longer lists resources periodically.")
+		"Deprecated: the `DURATION` is ignored, and a warning is logged. "+
+			"Isthmus no longer lists resources periodically.")
 }
 
 func (o *options) messageFlags(s *pflag.FlagSet) {
@@ -217,7 +219,7 @@ func (o *options) messageFlags(s *pflag.FlagSet) {
 			"In transport-header mode, all traffic passes through the inbound port of the Pod's proxy. "+
 			"In transparent mode, only traffic to opaque ports passes through the inbound port.")
 	s.StringVar(&o.opaquePorts, "default-opaque-ports", "",
-		"Disable protocol detection for these comma-separated `PORTS`, which are numbers or ranges LOW-HIGH. "+
+		"Disable protocol detection for these comma-separated `PORTS`, each a number or a range (LOW-HIGH). "+
 			"An annotation on a Pod or Service overrides the list. Invalid items are skipped with a warning.")
 	parse(s, &o.http2, "meshed-http2-client-params", "", o.parseHTTP2,
 		"Set HTTP/2 parameters for connections to meshed Pods, as `JSON` like "+
@@ -277,7 +279,7 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"terminationGracePeriodSeconds (30 by default). "+
 			"Outside of a Pod, Isthmus skips --shutdown-delay and --drain if no stream is open.")
 	parse(s, new(uint32), "stream-queue-capacity", "100", number,
-		"Accept a `NUMBER` above 0 for compatibility with Linkerd's arguments. "+
+		"Accepted for compatibility with Linkerd's arguments. The `NUMBER` must be above 0. "+
 			"The flag has no effect, because streams have no queues.")
 }
 
@@ -324,10 +326,10 @@ func (o *options) complete() {
 		warn("--identity-trust-domain is not set: using %s", fallback)
 	}
 	if o.relist != "" {
-		warn("--relist no longer has an effect: remove it from the arguments")
+		warn("--relist no longer has any effect: remove it from the arguments")
 	}
 	if o.audit != "" {
-		warn("--audit no longer has an effect: remove it from the arguments")
+		warn("--audit no longer has any effect: remove it from the arguments")
 	}
 	if o.domain == "" {
 		warn("--cluster-domain is not set: using %s", fallback)

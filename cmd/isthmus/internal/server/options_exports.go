@@ -42,19 +42,23 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "",
 		"Choose the `MODE` in which Isthmus writes local Services for exported Services. "+
 			"With --exports=off, Isthmus writes nothing. "+
-			"With --exports=plan, isthmus exports shows what would be written, and no write permissions are needed. "+
+			"With --exports=plan, the command \"isthmus exports\" shows which objects Isthmus would write, "+
+			"and Isthmus needs no permission to write them. "+
 			"With --exports=on, one replica at a time writes the objects. "+
 			"To write the objects, Isthmus needs the permissions in manifests/install/exports. "+
-			"A Service NAME labeled mirror.linkerd.io/exported=remote-discovery is mirrored as NAME-CLUSTER. "+
-			"A Service NAME labeled mirror.linkerd.io/federated=member becomes a member of NAME-federated. "+
-			"For a ServiceExport NAME, Isthmus writes a ServiceImport NAME and a Service NAME-clusterset. "+
+			"A Service named NAME with the label mirror.linkerd.io/exported=remote-discovery "+
+			"is mirrored as NAME-CLUSTER. "+
+			"A Service named NAME with the label mirror.linkerd.io/federated=member "+
+			"becomes a member of NAME-federated. "+
+			"For a ServiceExport named NAME, "+
+			"Isthmus writes a ServiceImport named NAME and a Service named NAME-clusterset. "+
 			"Isthmus never changes other Services, "+
 			"except those that a stopped service mirror of Linkerd has left behind; see docs/exports.md.",
 		exportsOff, exportsPlan, exportsOn)
 	parse(s, &o.sources, "export-sources", "labels,serviceexports", parseSources,
 		"Use these comma-separated `SOURCES` of exports: "+
 			"labels (Linkerd's labels) and serviceexports (of the MCS API, KEP-1645; see docs/mcs.md). "+
-			"The source serviceexports has no effect if the CRD of ServiceExports is not installed. "+
+			"The source serviceexports has no effect if the ServiceExport CRD is not installed. "+
 			"If you remove a source, the objects that were written for it stay unchanged.")
 	parse(s, &o.clusterName, "cluster-name", "local", label,
 		"Use this `NAME` for the local cluster in the status of ServiceImports. "+
@@ -62,14 +66,14 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"ServiceImports never include the exports of a linked cluster that has the local cluster's name.")
 	parse(s, &o.exportTo, "export-namespaces", "*,!kube-*,!linkerd*", plan.ParsePatterns,
 		"Let linked clusters export to the namespaces that match these comma-separated `PATTERNS`, "+
-			"in which * matches any characters. "+
+			"in which * matches any sequence of characters. "+
 			"A leading ! excludes the namespaces that match the rest of the pattern. "+
 			"All other namespaces must match at least one pattern. "+
 			"The annotation isthmus.io/export-namespaces on a link Secret overrides the patterns. "+
 			"The namespaces set by --controller-namespace and --multicluster-namespace are always excluded.")
 	parse(s, &o.excludeLabels, "export-exclude-labels", "", plan.ParseKeyPatterns,
 		"Do not copy labels whose keys match these comma-separated `PATTERNS` to the objects that Isthmus writes. "+
-			"In a pattern, * matches any characters. "+
+			"In a pattern, * matches any sequence of characters. "+
 			"A pattern that starts with ! selects keys that are copied anyway, as in example.com/*,tmp-*,!tmp-a. "+
 			"The annotation isthmus.io/export-exclude-labels on a link Secret overrides the patterns. "+
 			"Isthmus never copies the labels that well-known software uses to find its own objects. "+

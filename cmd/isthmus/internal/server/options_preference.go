@@ -39,7 +39,7 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 			"The terms are zone (the client's zone), local (the local cluster), "+
 			"region (clusters in the local cluster's region, see --region), "+
 			"remote (all linked clusters), any (all clusters), "+
-			"and the names of linked clusters (cluster/NAME if the name is also a term). "+
+			"and the names of linked clusters (write cluster/NAME if the name is also a term). "+
 			"Clients use the first tiers that together have enough ready endpoints (see --min-ready). "+
 			"Endpoints that no tier includes are never served. To use all clusters, end with the tier \"any\". "+
 			"The annotation isthmus.io/prefer on a Service overrides the value. "+

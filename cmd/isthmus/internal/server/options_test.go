@@ -143,11 +143,11 @@ func TestNotes(t *testing.T) {
 		{append(domains, "--outbound-transport-mode=transport-header", "--log-format=json"), nil},
 		{
 			append(domains, "--audit=1h"),
-			[]note{{zap.WarnLevel, "--audit no longer has an effect: remove it from the arguments"}},
+			[]note{{zap.WarnLevel, "--audit no longer has any effect: remove it from the arguments"}},
 		},
 		{
 			append(domains, "--relist=off"),
-			[]note{{zap.WarnLevel, "--relist no longer has an effect: remove it from the arguments"}},
+			[]note{{zap.WarnLevel, "--relist no longer has any effect: remove it from the arguments"}},
 		},
 		{
 			append(domains, "--log-format=xml"),

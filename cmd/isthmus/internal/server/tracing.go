@@ -58,7 +58,8 @@ func (t *tracing) run(ctx context.Context) error {
 	t.bridgeLog()
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(t.collector), otlptracegrpc.WithInsecure())
 	if err != nil {
-		t.log.Warn("tracing is off: cannot use --trace-collector", zap.String("collector", t.collector), zap.Error(err))
+		t.log.Warn("tracing is off because the value of --trace-collector cannot be used",
+			zap.String("collector", t.collector), zap.Error(err))
 		<-ctx.Done()
 		return nil
 	}

@@ -37,7 +37,7 @@ func cordonCommand() cli.Command {
 		Ending:  cordonEnding,
 	}, func(s *pflag.FlagSet) {
 		s.BoolVar(&o.lastResort, "last-resort", false,
-			"Keep the endpoints in services that have no other ready endpoints.")
+			"Keep the cluster's endpoints in services that have no other ready endpoints.")
 		s.BoolVar(&o.force, "force", false,
 			"Cordon the cluster even if a service would lose all its endpoints or the effect cannot be determined.")
 		o.flags(s)

@@ -108,7 +108,7 @@ func TestHostileTry(t *testing.T) {
 				},
 			})
 			server := config.Clusters["east"].Server
-			want := "responded with the unexpected status 308"
+			want := "responded with unexpected status 308"
 			if plain {
 				server, want = other.URL, "tokens are never sent over plain HTTP"
 			}

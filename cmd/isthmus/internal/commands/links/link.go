@@ -64,7 +64,8 @@ func (o *linkOptions) command() cli.Command {
 }
 
 func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
-	s.BoolVar(&o.apply, "apply", false, "Write the link Secret instead of printing it.")
+	s.BoolVar(&o.apply, "apply", false,
+		"Create or update the link Secret in the local cluster instead of printing it.")
 	s.BoolVar(&o.dryRun, "dry-run", false,
 		"Show the changes to both clusters without making them. "+
 			"The token is shown as "+placeholder+".")

@@ -320,7 +320,7 @@ func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, 
 			same = sameServer(config.Host, linked.kube.Host)
 		}
 		if same {
-			return fmt.Errorf("the cluster of %s is already linked as %s by Secret %s, "+
+			return fmt.Errorf("the cluster that %s points to is already linked as %s by Secret %s, "+
 				"so the cluster's endpoints would be counted twice: "+
 				"run isthmus link %s, or remove that link first (isthmus unlink %s)",
 				linked.title, commands.Printable(other), key(&s), nameArgument(other), nameArgument(other))

@@ -209,7 +209,7 @@ func TestNoToken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := a.newToken(ctx, w, c, linkKey{link: "east", namespace: "linkerd", by: "u"}, 0); err == nil ||
-		!strings.Contains(err.Error(), "did not fill in the Secret") {
+		!strings.Contains(err.Error(), "did not add a token to the Secret") {
 		t.Error(err)
 	}
 	if list, err := api.CoreV1().Secrets(a.token.Namespace).List(t.Context(), metav1.ListOptions{}); err != nil ||

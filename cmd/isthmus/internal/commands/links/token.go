@@ -88,7 +88,8 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 			return nil
 		}
 		if !pace.Sleep(ctx, 100*time.Millisecond) {
-			return errors.New("the controller for ServiceAccount tokens did not fill in the Secret in time (--timeout)")
+			return errors.New(
+				"the ServiceAccount token controller did not add a token to the Secret in time (--timeout)")
 		}
 	}
 }

@@ -306,7 +306,7 @@ func revoke[T metav1.Object](ctx context.Context, w *work, c *cluster, of resour
 	case err != nil:
 		return c.failed("read "+title, err)
 	case !managed(o):
-		fmt.Fprintf(w.out, "%s: kept %s: isthmus link did not create it\n", c.title, title)
+		fmt.Fprintf(w.out, "%s: kept %s, because it was not created by isthmus link\n", c.title, title)
 		return nil
 	}
 	return deleteObject(ctx, w, c, title, o, of.Delete)
