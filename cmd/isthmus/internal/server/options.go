@@ -189,7 +189,7 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 			"While Isthmus lists a cluster's resources, the cache may use twice this amount. "+
 			"Isthmus serves stale data from the cache while a cluster exceeds the memory cap. "+
 			"The local cluster has no memory cap. "+
-			"The default is a quarter of the usable memory, but at most 256Mi. "+
+			"The default is a quarter of the usable memory, but at least 4Mi and at most 256Mi. "+
 			"The usable memory is the smaller of GOMEMLIMIT and the container's memory limit, "+
 			"or the machine's memory if neither is set.")
 	parse(s, &o.cacheMaxAge, "cache-max-age", "24h", notNegative,
