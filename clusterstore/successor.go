@@ -57,7 +57,7 @@ func (a *awaitedKind) describe() string {
 		)
 	}
 	return fmt.Sprintf(
-		"%s have not been listed with the new credentials yet, but the cluster has %d of these objects",
+		"%s have not yet been listed with the new credentials, but the cache contains %d of these objects",
 		a.kind.name,
 		a.serves,
 	)

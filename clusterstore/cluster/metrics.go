@@ -97,7 +97,7 @@ var (
 		"Number of objects whose current version exceeds a limit and is not used. The previous version stays in use.",
 		"resource")
 	unreadDesc = desc("isthmus_cluster_kind_unread",
-		"1 if Isthmus serves a cluster but has never listed the kind of object in the label \"resource\". "+
+		"1 if Isthmus serves a cluster but has never listed the kind of object that the label \"resource\" names. "+
 			"Otherwise, the series is absent.",
 		"resource", "reason")
 	cacheDescs = newCacheDescs()

@@ -485,7 +485,7 @@ func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 			"proxies reject each other's identities"
 	case common < n || common < m:
 		return Warning, fmt.Sprintf("the trust anchors differ: %d in the local cluster, %d in the linked cluster, "+
-			"%d in common: a proxy rejects certificates whose trust anchor is missing in the proxy's cluster",
+			"%d in common: a proxy rejects certificates whose trust anchor is missing from the proxy's cluster",
 			n, m, common)
 	}
 	return OK, "the same trust anchors as here"

@@ -165,12 +165,12 @@ func TestJudge(t *testing.T) {
 			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
 		}, []string{"warning trust-anchors east: the trust anchors differ: 1 in the local cluster, 2 in the " +
 			"linked cluster, 1 in common: " +
-			"a proxy rejects certificates whose trust anchor is missing in the proxy's cluster"}},
+			"a proxy rejects certificates whose trust anchor is missing from the proxy's cluster"}},
 		"fewer anchors": {func(own, east *adminapi.Cluster, _ *Input) {
 			own.API.Anchors, east.API.Anchors = anchors(late, late.Add(time.Hour)), anchors(late)
 		}, []string{"warning trust-anchors east: the trust anchors differ: 2 in the local cluster, 1 in the " +
 			"linked cluster, 1 in common: " +
-			"a proxy rejects certificates whose trust anchor is missing in the proxy's cluster"}},
+			"a proxy rejects certificates whose trust anchor is missing from the proxy's cluster"}},
 		"no Nodes": {func(_, east *adminapi.Cluster, _ *Input) { east.API.Networks = &adminapi.PodNetworks{} }, nil},
 		"Nodes without a Pod CIDR": {func(_, east *adminapi.Cluster,
 			_ *Input) {

@@ -77,7 +77,7 @@ func (g Replica) explain(err error) error {
 		return g.cluster.explain(err, "forward ports of Pods", "create pods/portforward")
 	case apierrors.IsNotFound(status):
 		return fmt.Errorf(
-			"Pod %s no longer exists\n  Another Pod may have replaced it: run the command again",
+			"the Pod %s no longer exists\n  Another Pod may have replaced it: run the command again",
 			g,
 		)
 	case apierrors.IsForbidden(status), apierrors.IsUnauthorized(status):

@@ -186,7 +186,7 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 // unfinished returns the error for a link that replicas may not be able to use. If the previous
 // credentials still work, the method also restores the previous link and deletes the new token.
 func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secret, before bool, err error) error {
-	const again = "Correct the problem that isthmus clusters shows, and run the command again"
+	const again = "Run isthmus clusters to see the problem, correct it, and run this command again"
 	if before && l.existing != nil && l.restore(ctx, w, written) {
 		l.access.dropToken(ctx, w, l.linked, l.content.token)
 		return fmt.Errorf("the previous link was restored, and the new token was deleted: %w\n  %s", err, again)
@@ -306,7 +306,7 @@ func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, 
 	}
 	if existing != nil {
 		if before := existing.Annotations[clusterAnnotation]; before != "" && before != string(linked.uid) {
-			return fmt.Errorf("link %s already exists for a different cluster than %s: "+
+			return fmt.Errorf("link %s already exists for a cluster other than %s: "+
 				"remove that link first (isthmus unlink %s), or choose another NAME", name, linked.title, name)
 		}
 	}
