@@ -85,9 +85,10 @@ func DescribeTarget(target string) string {
 // maxLeftText is the maximum length, in bytes, of a string in an explanation.
 const maxLeftText = 100
 
-// The beginning function removes or replaces invalid UTF-8 in a string, and truncates the string to
-// maxLeftText bytes plus an ellipsis. The result is always a copy, so that the original string can
-// be garbage collected. The function is idempotent.
+// In explanations, each string is truncated to maxLeftText bytes plus an ellipsis, and invalid
+// UTF-8 is removed or replaced. The string in the explanation is always a copy, so that the
+// original string can be garbage collected. Truncating a truncated string again does not change the
+// string.
 func beginning(s string) string {
 	valid := strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD")
 	return strings.Clone(text.Truncate(valid, maxLeftText))

@@ -67,8 +67,8 @@ type CachedExports struct {
 	// if ServiceImports have not been listed or are not served.
 	MCSVersion string
 
-	// The cache field is nil for a linked cluster, so that an old CachedExports does not keep the
-	// cache of a replaced or unlinked cluster in memory.
+	// The cache field is nil for a linked cluster. Otherwise, an old CachedExports would keep a
+	// linked cluster's cache in memory after the cluster had been replaced or unlinked.
 	cache   *cache
 	version uint64
 }

@@ -102,7 +102,7 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 
 // The expand method sets the annotations, node ports and load balancer addresses of a Service to
 // those of the gateway. From the resulting Service, the readGateway function can reconstruct the
-// gateway. The ports of the Service must be set before the call to expand.
+// gateway. The Service that is passed to expand must already contain its ports.
 func (g *Gateway) expand(o *corev1.Service) {
 	o.Annotations = nonEmpty(map[string]string{
 		gatewayAnnotation:  "true",

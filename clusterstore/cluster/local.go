@@ -320,7 +320,7 @@ func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 }
 
 // Workloads returns the ExternalWorkloads in a namespace. Each returned object contains only the
-// fields required to create EndpointSlices. If the namespace is empty, Workloads returns the
+// fields required to create EndpointSlices. If the namespace argument is "", Workloads returns the
 // ExternalWorkloads in all namespaces.
 func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	l.cache.mu.RLock()
@@ -376,10 +376,10 @@ func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 
 // Topic is the subject of a change.
 //
-// If only the IP field is set, the subject is this IP. If the IP and AddressOwner fields are set,
-// the subject is the object to which this IP is assigned. If the Instances field is set, the
-// subject is the set of hostnames in a Service. In all other cases, the subject is a Service with
-// its ServiceProfiles.
+// If only the IP field is set, the subject is that IP address. If the IP and AddressOwner fields
+// are set, the subject is the object to which that IP address is assigned. If the Service and
+// Instances fields are set, the subject is the set of hostnames of the Service's endpoints. If only
+// the Service field is set, the subject is the Service with its ServiceProfiles.
 type Topic struct {
 	IP           netip.Addr
 	AddressOwner bool

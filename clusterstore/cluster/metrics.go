@@ -11,10 +11,10 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// For each resource, resourceNames contains two prefixes of metric names. The cache field is the
-// prefix of the metric name that ends in _cache_size. The lag field is the prefix of the metric
-// name that ends in _informer_lag_seconds, or empty if there is no such metric. The metric names
-// match those of Linkerd's destination controller.
+// For each resource, resourceNames contains the beginnings of two metric names. The cache field is
+// the part before "_cache_size", and the lag field is the part before "_informer_lag_seconds". If a
+// resource has no lag metric, its lag field is empty. The metric names match those of Linkerd's
+// destination controller.
 var resourceNames = []struct{ resource, cache, lag string }{
 	{"endpoints", "endpoints", "endpoints"},
 	{"endpointslices", "endpointslices", "endpointslices"},

@@ -132,9 +132,9 @@ func (x *nodeIndex) set(name string, before, now node) {
 	}
 }
 
-// updateRegion updates the cached region that all Nodes share. The result is true if the region has
-// changed or was unknown. updateRegion must not be called while a list of Nodes is still being
-// applied to the cache.
+// updateRegion updates the cached region of the cluster. If the Nodes are in different regions, the
+// region of the cluster is empty. The result is true if the region has changed or was unknown.
+// updateRegion must not be called while a list of Nodes is still being applied to the cache.
 func (x *nodeIndex) updateRegion() (changed bool) {
 	now := x.commonRegion()
 	changed = now != x.region || !x.regionKnown

@@ -93,7 +93,7 @@ func expandPod(p compactedPod, r Rules) *corev1.Pod {
 	return o
 }
 
-// expandMetadata returns the metadata for the Pod or ExternalWorkload with this template. The
+// expandMetadata reconstructs the metadata of a Pod or ExternalWorkload from its template. The
 // metadata contains the opaque ports only if they differ from the default.
 func (t *template) expandMetadata(r Rules) metav1.ObjectMeta {
 	annotations := nonEmpty(map[string]string{skipAnnotation: t.skip.String()})

@@ -49,8 +49,8 @@ type podSet struct {
 }
 
 // opaquePorts contains all opaque ports of a Pod: those that Servers make opaque, and those from
-// the Pod's annotation or from the defaults. The zero value means that Servers do not add opaque
-// ports, and that only the ports from the annotation or from the defaults apply. Equal values share
+// the Pod's annotation or from the defaults. The zero value means that no Server adds opaque ports,
+// and that only the ports from the annotation or from the defaults apply. Equal values share
 // memory.
 type opaquePorts = unique.Handle[Ports]
 
@@ -65,7 +65,7 @@ const (
 	maxPolicy = 10_000
 	// maxOpaqueBytes is the maximum number of bytes for the opaque ports of the Pods in a
 	// namespace. Equal sets of ports are counted only once. If storing the opaque ports of a Pod
-	// would exceed the limit, Servers do not affect this Pod.
+	// would exceed the limit, Servers are ignored for that Pod.
 	maxOpaqueBytes = 1 << 20
 )
 
@@ -186,10 +186,10 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 	return used
 }
 
-// The opaque method determines the opaque ports of a Pod from the cached data about the Pod. If
-// Servers make additional ports opaque, the method returns all opaque ports of the Pod, including
-// those that are opaque by default or because of an annotation. If Servers do not make additional
-// ports opaque, the method returns the zero value.
+// The opaque method determines the opaque ports of a Pod from the cached data about the Pod. If any
+// Server makes additional ports opaque, the method returns all opaque ports of the Pod, including
+// those that are opaque by default or because of an annotation. If no Server makes additional ports
+// opaque, the method returns the zero value.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
 	of := labels.Set(maps.Collect(t.labels.all))
