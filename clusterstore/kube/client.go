@@ -76,7 +76,7 @@ func (c *Client) AddTyped() (err error) {
 	return err
 }
 
-// singleTries returns an HTTP client with which client-go never retries a request.
+// singleTries returns an HTTP client that prevents client-go from retrying requests.
 func (c *Client) singleTries() *http.Client {
 	return newHTTPClient(withoutRetryAfter{c.http.Transport})
 }

@@ -43,9 +43,9 @@
 //     discovery documents that do not list the resource. A 404 response or an empty list of groups
 //     does not prove that a resource is absent.
 //   - [Client.Server] returns what the Client has learned about the server from its requests. For
-//     example, the result includes the difference between the server's clock and the local clock,
-//     and up to 100 refused requests by verb and resource. If the most recent request received no
-//     response, the result also includes the reason.
+//     example, the result includes the difference between the server's clock and the local clock.
+//     The result also lists the verb, resource and status code of up to 100 refused requests. If
+//     the most recent request received no response, the result also includes the reason.
 //   - Each Client has its own connections. Requests to a linked cluster are always sent directly to
 //     the server in the kubeconfig. Requests to the local cluster respect the proxy settings in
 //     environment variables such as HTTPS_PROXY.

@@ -149,8 +149,8 @@ func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	}
 }
 
-// serveLooks handles calls to Look for the given time. If ctx is done first, serveLooks returns
-// false.
+// serveLooks waits for the given duration, and handles each call to Look in the meantime. If ctx is
+// done before the duration has passed, serveLooks returns false.
 func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -233,7 +233,7 @@ func ServerName(server string) string {
 	return u.Host + strings.TrimRight(u.EscapedPath(), "/")
 }
 
-// checkCredentials returns a clear error for credentials with which every request would fail.
+// If the credentials would make every request fail, checkCredentials returns a clear error.
 func checkCredentials(cfg *rest.Config) error {
 	t := cfg.TLSClientConfig
 	if err := checkKeyLengths(t.CAData); err != nil {

@@ -42,8 +42,8 @@ type clusterRequests struct {
 
 var linkedLatency = []float64{.01, .05, .25, 1, 5, 20}
 
-// NewRequests returns Requests without any clusters. The caller must register the Requests with
-// Prometheus.
+// NewRequests returns a Requests that contains no clusters yet. The caller must register the
+// Requests with Prometheus.
 func NewRequests() *Requests {
 	return &Requests{byCluster: make(map[string]*clusterRequests)}
 }
