@@ -36,8 +36,7 @@ func (r *Resource[Spec, Status]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// The part function decodes a spec or status. If the spec or status is missing or malformed, the
-// result is the zero value.
+// If the spec or status of an object is missing or malformed, part returns the zero value.
 func part[T any](name string, data []byte) (value T, invalid string) {
 	if len(data) == 0 {
 		return value, ""

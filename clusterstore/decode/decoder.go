@@ -49,7 +49,7 @@ func (k *kind[T]) use(f func(*decoder[T]) error) error {
 	return err
 }
 
-// room is the memory that a decoder reuses for one object after another. Decoding an object creates
+// room is the memory that a decoder reuses from one object to the next. Decoding an object creates
 // garbage only if the object needs more memory than the decoder can reuse.
 type room struct {
 	clears []func()

@@ -136,8 +136,8 @@ func (s *source[O]) event(
 	})
 }
 
-// newest implements Source for a kind with several versions. For each list or watch, newest tries
-// the versions in order, and stops at the first version that the API server serves.
+// newest implements Source for a kind with several versions. A list or watch tries the versions in
+// order, and stops at the first version that the API server serves.
 type newest[O Object] struct {
 	versions []schema.GroupVersion
 	of       []Source[O]
@@ -210,8 +210,8 @@ func cutOff(err error) error {
 	return err
 }
 
-// errNoKey makes the whole response fail, because an object without a name cannot be reported as
-// refused.
+// errNoKey makes the whole response fail. If the name of an object is empty or invalid, the object
+// cannot be refused individually, because refused objects are reported by name.
 var errNoKey = errors.New(
 	"the API server sent an object whose name is empty or invalid: check that the URL points to an API server",
 )
