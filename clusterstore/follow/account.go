@@ -161,7 +161,8 @@ func (a *account) unstage(of handles) {
 	}
 }
 
-// commit must be called before staged objects are moved into the cache, and unstageAll afterward.
+// Callers must call commit before they move staged objects into the cache, and must call unstageAll
+// after the move.
 func (a *account) commit() {
 	if a != nil {
 		a.committing = true

@@ -69,9 +69,9 @@
 //   - After a burst of five requests, at most one request per second is sent for each resource,
 //     regardless of the server's responses. This rate limit does not apply to the request for the
 //     next page of a list if the previous page had at least 50 objects.
-//   - [Group.Health] describes unusual behavior of an API server that makes Isthmus repeat
-//     requests, such as closing watches early. [Options].Trouble is called once for each kind of
-//     unusual behavior, and again only if the behavior recurs after several minutes.
+//   - If unusual behavior of the API server, such as closing watches early, makes Isthmus repeat
+//     requests, [Group.Health] describes the behavior. [Options].Trouble is called once for each
+//     kind of unusual behavior, and again only if the behavior recurs after several minutes.
 //
 // [Group.Run] starts one goroutine per Resource, and waits for all of them to end. The methods
 // Health, Synced and HealthChanged are safe for concurrent use. Callbacks may call Health, Synced

@@ -32,8 +32,8 @@ func newStage[T any](p prints) *stage[T] {
 	}
 }
 
-// stage.has reports whether the list contains an object with the given key, whether or not the
-// object is refused.
+// stage.has reports whether the list contains an object with the given key, even if that object is
+// refused.
 func (s *stage[T]) has(key string) bool {
 	_, listed := s.objects[key]
 	_, refused := s.refused[key]

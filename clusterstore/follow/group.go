@@ -96,8 +96,8 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 }
 
 // Run lists and watches the resources until ctx is done, and returns once all its goroutines have
-// ended. If synced is not nil, Run calls it after the first sync, and then closes the channel of
-// [Group.Synced]. Run must be called only once.
+// ended. After the first sync, Run calls the synced function, unless it is nil. Run then closes the
+// channel that [Group.Synced] returns. Run must be called only once.
 func (g *Group) Run(ctx context.Context, synced func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -179,7 +179,7 @@ func (g *Group) HealthChanged() <-chan struct{} {
 }
 
 // The update method holds g.mu while it calls the function named change. If change returns true,
-// the channel of [Group.HealthChanged] is closed.
+// the channel that [Group.HealthChanged] returned is closed.
 func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -229,7 +229,7 @@ func (g *Group) setAbsent(s *resourceState, absent bool) {
 	})
 }
 
-// setLate does not replace an earlier error of the resource, because the earlier error is more
+// setLate keeps any error that is already recorded for the resource, because that error is more
 // specific than errLate.
 func (g *Group) setLate(s *resourceState) {
 	g.update(func() bool {

@@ -45,8 +45,8 @@ func (m *MemoryCap) Usage() adminapi.Memory {
 	return adminapi.Memory{Used: m.counted, Limit: m.limit}
 }
 
-// add adds bytes to both counters. If a counter would exceed the limit, add changes nothing and
-// returns an error that wraps [ErrOverBudget].
+// add adds bytes to both counters. If a counter would exceed the limit, both counters stay
+// unchanged, and the returned error wraps [ErrOverBudget].
 func (m *MemoryCap) add(counted, staged int64, resource string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

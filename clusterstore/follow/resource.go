@@ -520,7 +520,8 @@ func (r *Resource) throttle(err error) {
 	r.group.setThrottled(&r.state, r.throttled)
 }
 
-// unwatched adds a hint to the error of a watch if listing is permitted but watching is not.
+// If listing is permitted but watching is not, unwatched adds a hint to the error that the watch
+// request returned.
 func (r *Resource) unwatched(err error) error {
 	if !apierrors.IsForbidden(err) {
 		r.refusals = 0

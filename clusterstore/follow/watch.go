@@ -184,8 +184,8 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 	return min(newest, time.Now().Unix())
 }
 
-// For an object that was listed or is new, lag.seen records the update timestamp, but does not
-// measure the age.
+// lag.seen records the update timestamp of a listed or newly created object, but does not measure
+// the age of the update.
 func (l *lag) seen(updated int64) {
 	if l != nil && updated > l.newest {
 		l.newest = updated
