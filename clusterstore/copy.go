@@ -255,8 +255,8 @@ func (c *linkCopy) stays() bool {
 }
 
 // The due method returns a channel that receives a value when the link must read its copy or stop
-// serving the copy. The channel is nil if the link is not waiting to read its copy and has set no
-// time limit for serving the copy.
+// serving the copy. The channel is nil unless the link is waiting to read its copy, or a time limit
+// for serving the copy is running.
 func (c *linkCopy) due() <-chan time.Time {
 	if wait, needed := c.untilNeeded(); needed {
 		return time.After(wait)

@@ -138,7 +138,7 @@ func (c *credentials) describe(used *credentials) adminapi.Cluster {
 }
 
 // explain adds an explanation to the error if the API server rejects the credentials. Without the
-// explanation, the server's error (Unauthorized or a TLS alert) looks like a network or server
+// explanation, the server's error (Unauthorized or a TLS alert) would look like a network or server
 // failure. All other errors are returned unchanged.
 func (c *credentials) explain(err error) error {
 	refused := ""

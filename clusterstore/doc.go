@@ -24,8 +24,8 @@
 //   - A change to the address ranges, standing or region of a link takes effect immediately,
 //     without a new connection. The Store ignores invalid annotations for the standing and the
 //     region.
-//   - If a cluster is unreachable when the Store starts, the Store serves a copy of the cluster's
-//     cache, which [Options].ReadCopy returns. [Store.Caches] returns the caches to copy.
+//   - If a cluster is unreachable when the Store starts, the Store serves the copy of the cluster's
+//     cache that [Options].ReadCopy returns. [Store.Caches] returns the caches to copy.
 //   - Rotating credentials does not affect proxies. The Store starts another Cluster with the new
 //     credentials. The new Cluster replaces the serving Cluster in one step. Before the switch, the
 //     new Cluster lists all kinds of objects that the serving Cluster has cached. The file

@@ -200,8 +200,8 @@ func (l *link) useCredentials(ctx context.Context, want *credentials) {
 }
 
 // useRanges makes the serving cluster use the address ranges from a newer version of the link
-// Secret. The kubeconfig, trust domain and cluster domain must be the same in both versions of the
-// Secret, so the cluster keeps running.
+// Secret, without restarting the cluster. The caller must check that both versions of the Secret
+// contain the same kubeconfig, trust domain and cluster domain.
 func (l *link) useRanges(want *credentials) {
 	before := l.serving.creds
 	l.serving.creds = want

@@ -107,6 +107,6 @@ func (l *LocalLink) Status() adminapi.Cluster {
 	return st
 }
 
-// Look requests a new read of the local cluster's trust anchors and Pod networks, and waits until
-// the read has ended or ctx is done.
+// Look requests that the local cluster's trust anchors and Pod networks be read again. Look returns
+// when reading has succeeded or failed, or when ctx is done.
 func (l *LocalLink) Look(ctx context.Context) { await(ctx, l.link.published.Load().look()) }

@@ -56,12 +56,12 @@ type runningCluster struct {
 }
 
 // noteAdvantage records when the successor became healthier than the serving cluster. The successor
-// is healthier if it watches all required kinds of objects, but the serving cluster is stale or
+// is healthier if it watches all required kinds of objects while the serving cluster is stale or
 // uses credentials that the API server rejects. The recorded time is the time of the first call
 // that finds the successor to be healthier, not the time when the serving cluster became stale.
 // After a long outage of the API server, a successor may resume its watches only moments before the
-// serving cluster does. If noteAdvantage recorded the start of the outage, a successor that was
-// healthier for only a moment would seem to have been healthier for a long time.
+// serving cluster does. An advantage of a few moments must not look like an advantage that has
+// lasted since the start of the outage.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):
@@ -175,7 +175,7 @@ func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 
 // Isthmus opens the first connections and requests the first lists for at most maxStarts clusters
 // at the same time. Without this limit, connections to hundreds of clusters would compete for CPU
-// time and time out again and again, so that no cluster would become ready.
+// time, and would time out so often that no cluster would become ready.
 const maxStarts = 32
 
 // A turn has at most startSteps steps, each of length startStep, so that an unresponsive cluster

@@ -152,8 +152,9 @@ func (r *linkSettings) namedTargets(
 // probeFor returns the probe for a gateway address with the given port. The probe belongs to the
 // gateway Service whose port or node port is the given port. If no gateway Service has the port, or
 // if several gateway Services specify different probes for the port, probeFor returns the zero
-// Probe. A zero Probe means that the correct probe is unknown. Isthmus does not probe an address
-// with a zero Probe, because a wrong probe could mark a healthy gateway as dead.
+// Probe. A zero Probe means that the correct probe is unknown. If the correct probe of an address
+// is unknown, Isthmus does not probe the address, because a wrong probe could mark a healthy
+// gateway as dead.
 func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
 		if g.NodePort == port { // node ports are unique within a cluster

@@ -204,9 +204,9 @@ func (v *linkStatus) probed() map[string]bool {
 	return list
 }
 
-// The look method requests a new read of the cluster's trust anchors and Pod networks. The returned
-// channel is closed when the read ends, or immediately if both were read recently. If the cluster
-// is not ready, the channel is nil.
+// The look method requests that the cluster's trust anchors and Pod networks be read again. The
+// returned channel is closed when reading has succeeded or failed, or immediately if the trust
+// anchors and Pod networks were read recently. If the cluster is not ready, the channel is nil.
 func (v *linkStatus) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
 		return at.cluster.Look()

@@ -106,9 +106,9 @@ func (o *Options) validate() error {
 }
 
 // Store watches the link Secrets in a namespace, and runs a Cluster for each cluster name in the
-// labels of these Secrets. A cluster stays in the table as long as link Secrets with its cluster
-// name exist. Clusters do not affect each other, because each cluster name has its own goroutine,
-// which handles the link Secrets with that name.
+// labels of these Secrets. A cluster stays in the table as long as at least one link Secret with
+// its name exists. Clusters do not affect each other, because each cluster name has its own
+// goroutine, which handles the link Secrets with that name.
 type Store struct {
 	client  *kube.Client
 	opts    Options
@@ -375,7 +375,7 @@ func (s *Store) checkSettled() {
 
 // Settled returns a channel that is closed once the Secrets have been listed and no link is
 // pending. A link stops being pending once it is ready, stale, unreachable or rejected. A link also
-// no longer counts as pending once it has waited one second for gateway names to resolve, or ten
+// stops counting as pending once it has waited one second for gateway names to resolve, or ten
 // seconds for the copy of its cluster to load. The channel remains closed when links are added
 // later.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
@@ -498,9 +498,9 @@ func (s *Store) LinkedCluster(name federation.ClusterName) (*cluster.Cluster, cl
 	return nil, v.state
 }
 
-// Look requests new reads of the trust anchors and Pod networks of all ready clusters. Look returns
-// when the reads have ended, or when ctx is done. The result of Status includes the trust anchors
-// and the Pod networks, each with its age.
+// Look requests that the trust anchors and Pod networks of all ready clusters be read again. Look
+// returns when reading has succeeded or failed for every cluster, or when ctx is done. The result
+// of Status includes the trust anchors and the Pod networks, each with its age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}
 	for _, v := range s.publishedLinks() {
