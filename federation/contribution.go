@@ -177,10 +177,10 @@ func (b bounds) screen(s *Slice) *screened {
 	return b.screenUnready(s, out)
 }
 
-// screenUnready adds a slice's unready endpoints to the given result, except endpoints outside the
-// link's ranges. If the given result is nil, screenUnready creates a result only if an unready
-// endpoint is outside these ranges. screenUnready does not check whether addresses are assigned to
-// local objects, because unready endpoints are counted but never served.
+// screenUnready adds a slice's unready endpoints to the result of checking the slice, except
+// endpoints outside the link's ranges. A nil result means that the whole slice is allowed. An
+// unready endpoint is allowed even if its address is assigned to a local object, because unready
+// endpoints are counted but never served.
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {

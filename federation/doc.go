@@ -94,8 +94,8 @@
 //
 //   - The table stores the link or definition, and finds the affected watched services.
 //   - The table updates each of these services while holding the service's lock. The update either
-//     rebuilds all ports of the service, or reads only one member again. Finally, the table
-//     reschedules the service and reports changed tiers.
+//     rebuilds all ports of the service or rereads a single member. Finally, the table reschedules
+//     the service and reports changed tiers.
 //   - Each port reads its members, removes the addresses that the members must not offer, merges
 //     the offers, and finds the affected kinds of clients.
 //   - For each kind of client, pass.tally finds the available endpoints, port.decideTiers

@@ -10,9 +10,10 @@ import (
 // endpoints they would receive after a cordon.
 type ServiceImpact struct {
 	Service ServiceID
-	// Watched says whether clients watch a port of the service. If Watched is true, Now and Then
-	// contain the number of endpoints that clients receive from each cluster. If Watched is false,
-	// Now and Then contain 1 for each member that clients can use, and 0 for every other member.
+	// Watched says whether clients watch a port of the service. If Watched is true, each Count in
+	// the Now and Then fields is the number of endpoints that clients receive from the cluster. If
+	// Watched is false, the Count is 1 for each member that clients can use, and 0 for every other
+	// member.
 	Watched bool
 	Port    uint16 // zero unless Watched is true
 	// Zone and Node identify the clients that would have the fewest endpoints left. The fields Now
@@ -38,8 +39,8 @@ func total(list []ClusterCount) (n int) {
 }
 
 // compareImpacts orders impacts by severity. Clients that would lose all their endpoints come
-// first, followed by the clients with the fewest remaining endpoints. For two different kinds of
-// clients, the result is never zero.
+// first, followed by the clients with the fewest remaining endpoints. Zones and nodes are compared
+// only to make the order deterministic.
 func compareImpacts(a, b *ServiceImpact) int {
 	rank := func(i *ServiceImpact) int {
 		if i.bare() {
@@ -93,9 +94,9 @@ func countByCluster(in inputs, endpoints []*Endpoint) (list []ClusterCount) {
 	return list
 }
 
-// The trials function returns copies of the service's ports, sorted by number. If a port does not
-// have the given members, the port is omitted, because it is about to be updated. If the service is
-// nil or broken, the result is nil.
+// The trials function returns copies of the service's ports, sorted by number. If the members of a
+// port differ from the given members, the port is omitted, because it is out of date and about to
+// be updated. If the service is nil or broken, the result is nil.
 func trials(s *watchedService, of []Member) (list []*trial) {
 	if s == nil {
 		return nil

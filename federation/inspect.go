@@ -206,7 +206,7 @@ type SteeredClient struct {
 	Next     time.Time // when endpoints are next dropped, if nothing changes; zero if none are
 }
 
-// TierStatus describes one tier, and says how many of its endpoints clients receive.
+// TierStatus describes one tier, including the number of its endpoints that are sent to clients.
 type TierStatus struct {
 	Tier  string
 	InUse bool

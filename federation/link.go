@@ -15,7 +15,7 @@ type Link struct {
 	Within Ranges // the addresses that a linked cluster may offer; nil means all
 	Region string // the cluster's region; empty if unknown
 
-	// Cordon says to what extent a user has taken the cluster out of service. In a new link, the
+	// Cordon says to what extent a user has taken the cluster out of service. For a new link, the
 	// value of Cordon takes effect immediately. Later changes to Cordon take effect in about ten
 	// equal steps, spread over CordonOver. If CordonOver is zero, all changes take effect
 	// immediately.
@@ -61,10 +61,10 @@ type Standing uint8
 
 const (
 	InService Standing = iota
-	// LastResort means that the endpoints are served only for services without any other ready
-	// endpoint.
+	// LastResort means that a service's endpoints in the cluster are served only while no other
+	// endpoint of the service is ready.
 	LastResort
-	// Withdrawn means that the endpoints are not served.
+	// Withdrawn means that the endpoints in the cluster are not served.
 	Withdrawn
 )
 

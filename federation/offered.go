@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// offeredAddrs records which addresses linked clusters offer for which watched services. After a
-// change to the owner of an address, only the services for which this address is offered have to be
-// updated.
+// offeredAddrs records which addresses linked clusters offer for which watched services. When the
+// owner of an address changes, only the services for which linked clusters offer the address have
+// to be updated.
 type offeredAddrs struct {
 	mu sync.Mutex // a leaf in the lock order
 	v4 addrUses[[4]byte]

@@ -513,8 +513,8 @@ func (p *port) remove(to *published) {
 	}
 }
 
-// removeUnwatched removes the entry of every kind of client that has no watches. A panic in
-// watchedService.add can leave entries without watches in the port.
+// removeUnwatched removes the entry of every kind of client that has no watches. If
+// watchedService.add panics, an entry that has no watches may remain in the port.
 func (p *port) removeUnwatched() {
 	for _, to := range p.all() {
 		if to.refs == 0 {

@@ -140,7 +140,7 @@ type RetryBudget struct {
 	TTL          time.Duration
 }
 
-// Override is a destination that receives some of the requests instead of the service.
+// Override is a destination that receives some of the service's requests in place of the service.
 type Override struct {
 	Authority string // if it has no port, the service's port is used
 	Weight    uint32

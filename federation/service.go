@@ -199,10 +199,10 @@ func (s *watchedService) add(k Key) *published {
 	return to
 }
 
-// undeclaredPorts returns the number of watched ports that no member is known to declare. A port
-// that only a pending cluster may declare counts as undeclared, because it is not yet known whether
-// the cluster declares the port. After startup, only a newly linked cluster can be pending, because
-// a starting replica does not serve proxies while any cluster is pending.
+// undeclaredPorts returns the number of watched ports that no member is known to declare. The ports
+// that a pending cluster declares are not yet known, so they count as undeclared unless another
+// member declares them. After startup, only a newly linked cluster can be pending, because a
+// starting replica does not serve proxies while any cluster is pending.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {
@@ -328,10 +328,10 @@ type tierUser struct {
 	*published
 }
 
-// tierUser.worse reports whether a client uses more tiers than another client. If both clients use
-// the same number of tiers, the client whose tiers changed more recently counts as worse, because
-// TierChange.Why describes the latest change. Ports and nodes are compared only to make the order
-// deterministic.
+// tierUser.worse reports whether a client is worse off than another client. A client that uses more
+// tiers is worse off. If both clients use the same number of tiers, the client whose tiers changed
+// more recently is considered worse off, because TierChange.Why describes the latest change. Ports
+// and nodes are compared only to make the order deterministic.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
 		cmp.Compare(u.tierUsage.inUse, than.tierUsage.inUse),
@@ -341,7 +341,7 @@ func (u tierUser) worse(than tierUser) bool {
 	) > 0
 }
 
-// TierChange describes a change to the number of tiers that clients in a zone use. If the ports of
+// TierChange describes a change in the number of tiers that clients in a zone use. If the ports of
 // the service use different numbers of tiers, TierChange describes the ports that use the most
 // tiers. Clients that request a single instance are ignored.
 type TierChange struct {

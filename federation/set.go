@@ -192,7 +192,8 @@ func (l *Latest[T]) Get() (T, <-chan struct{}) {
 	return c.value, c.replaced
 }
 
-// Set replaces the value, and then closes the channel that Get returned with the previous value.
+// Set replaces the value, and then closes the channel that Get returned together with the previous
+// value.
 func (l *Latest[T]) Set(v T) {
 	if old := l.p.Swap(&cell[T]{value: v, replaced: make(chan struct{})}); old != nil {
 		close(old.replaced)

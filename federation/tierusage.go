@@ -189,9 +189,9 @@ func (v *tierUsage) useAt(st *steering, now time.Time) use {
 }
 
 // tierUsage.left returns the number of parts of a tier that clients have dropped so far. If clients
-// need the tier, or if they stopped needing it less than ReturnAfter ago, the result is zero. Once
-// clients have not needed the tier for ReturnAfter, they drop its parts one by one, at equal
-// intervals spread over ReturnOver.
+// need the tier, or if they stopped needing it less than ReturnAfter ago, the result is zero. After
+// the tier has been unnecessary for the duration ReturnAfter, clients drop the parts of the tier
+// one by one. The parts are dropped at equal intervals, spread over ReturnOver.
 func (v *tierUsage) left(st *steering, place int, now time.Time) int {
 	since := v.unneededSince(st, place)
 	if since.IsZero() {
