@@ -77,9 +77,9 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 }
 
 // Step encodes the difference between two sets. The messages first add new and changed endpoints,
-// and then remove endpoints. If proxies cannot see any difference between the sets, Step returns no
-// messages. If the last argument is true, Step adds all endpoints of the newer set, not only new
-// and changed ones.
+// and then remove the endpoints that are missing from the newer set. If proxies cannot see any
+// difference between the sets, Step returns no messages. If the last argument is true, Step adds
+// all endpoints of the newer set, not only new and changed ones.
 func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	if len(to.Endpoints) == 0 {
 		if len(from.Endpoints) == 0 && from.Exists == to.Exists {

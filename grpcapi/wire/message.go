@@ -62,8 +62,8 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 const anyNumber = math.MaxInt
 
 // pack encodes n items in as few Updates as maxMessage allows. Each Update begins with the bytes of
-// the head argument and is as full as possible. The item function appends the item at index i. If
-// the items need more messages than the limit allows, the result is nil.
+// the head argument and is as full as possible. The last argument is a function that appends the
+// item at index i. If the items need more messages than the limit allows, the result is nil.
 func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte, i int) []byte) []*Frame {
 	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
@@ -200,8 +200,6 @@ const profileEndpoint protowire.Number = 6
 // onlyField is the field number in messages that wrap a single value.
 const onlyField protowire.Number = 1
 
-// The nested function appends a field whose value is a message. The body function appends the
-// fields of the nested message.
 func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	start := len(b)
