@@ -14,7 +14,7 @@
 //
 //   - The keys of a tenant are handled in the order in which they were added.
 //   - Tenants with queued keys take turns, with one key per turn. A tenant waits for at most one
-//     key of each other tenant, however many keys the other tenants have queued.
+//     key from each of the other tenants, however many keys those tenants have queued.
 //   - At most one key of a tenant is handled at a time.
 //   - Tenants without queued keys do not use memory.
 package pace
