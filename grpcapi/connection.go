@@ -22,9 +22,9 @@ import (
 // Clients set the HTTP/2 flow control windows, and can therefore keep messages buffered for as long
 // as they want. Buffered data is discarded only when the connection is closed.
 //
-// The following limits restrict the size of buffered responses. The number of buffered responses is
-// limited by Options.ConcurrentStreams, because each call counts toward the limit until its status
-// has been written.
+// The constants maxStalled and maxReflected limit the size of buffered responses. The number of
+// buffered responses is limited by Options.ConcurrentStreams, because each call counts toward the
+// limit until its status has been written.
 
 // maxStalled is the number of stalled streams at which a connection is closed. Each stalled stream
 // can leave up to 64 KiB of buffered data behind.
@@ -121,8 +121,8 @@ func (c *clientConnection) close(reason string) {
 	}
 }
 
-// endOfAge returns the time at which a stream should end because its connection is reaching the
-// maximum age. The time is random, so that streams do not all end at the same time. If the
+// endOfAge returns the time at which a stream should end because of the maximum age of its
+// connection. The time is random, so that streams do not all end at the same time. If the
 // connection is unknown or has no maximum age, the result is zero.
 func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 	if c == nil || maximum <= 0 {

@@ -55,7 +55,7 @@
 //     the response.
 //   - Until Finish is called, the server refuses streams only because of Options.Streams,
 //     Options.ViewBytes or federation.MaxUndeclaredPorts.
-//   - Once the limit on open calls or on the memory used by views is reached, the server still
+//   - Even after the limit on open calls or on the memory used by views is reached, the server
 //     serves client addresses with below-average usage until the total usage exceeds the limit by
 //     one eighth (see quota).
 //

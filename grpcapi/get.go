@@ -242,12 +242,12 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // is false, the traffic policy of the service is changing, so the set must not be sent. Another set
 // follows soon.
 //
-// If the client's node is known, the client's stream can use either of two views: one whose key
-// contains the node, and one whose key contains no node. The newest set of each view says whether
-// streams should use this view or the other one. If each of the two views says that streams should
-// use the other view, newest returns the set of the view whose key contains the node. The two views
-// can contradict each other if the set of one view is outdated, or if clients of the two views use
-// different tiers.
+// If the client's node is known, the client's stream can use either of two views: the node's view,
+// whose key contains the node, and the shared view, whose key contains no node. The newest set of
+// each of the two views says which view streams should use. If the node's view refers streams to
+// the shared view, and the shared view refers streams to the node's view, newest returns the set of
+// the node's view. The two views can contradict each other if the set of one view is outdated, or
+// if clients of the two views use different tiers.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()
@@ -291,10 +291,10 @@ func (st *getStream) switchView() bool {
 	st.view = st.server.getViews.acquire(key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
-		// A set with the reason TooManyPorts never changes. If the view of such a set stayed in the
-		// cache, new streams with the same key would be refused even after clients had stopped
-		// using other undeclared ports. After the view has been removed from the cache, the next
-		// stream with the same key requests a new set from the table.
+		// A set with the reason TooManyPorts never changes, even if clients stop using other
+		// undeclared ports. If the view of such a set stayed in the cache, new streams with the
+		// same key would always be refused. After the view has been removed from the cache, the
+		// next stream with the same key requests a new set from the table.
 		st.server.getViews.forget(st.view)
 	}
 	st.usedView.Store(st.view)

@@ -79,7 +79,8 @@ func (st *profileStream) newest() (v *profileVariant) {
 //
 // The stored routes are the last ones that the proxy has received, even if they belong to another
 // service. If a profile has no service, advance leaves the stored routes unchanged. Therefore, a
-// slow stream that skips a profile without a service stores the same routes as a fast stream.
+// slow stream stores the same routes as a fast stream, even if the slow stream skips a profile that
+// has no service.
 func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false

@@ -25,8 +25,8 @@ type producer interface {
 	// The begin method waits for the first set or profile. If the call is refused, begin returns an
 	// error.
 	begin(context.Context) error
-	// The method named first returns the initial messages. The caller must admit the stream before
-	// it requests the initial messages.
+	// The method called "first" returns the initial messages. The caller must admit the stream
+	// before it requests the initial messages.
 	first() []*wire.Frame
 	// The next method waits until there are messages to send, and then returns them.
 	next(context.Context) ([]*wire.Frame, error)

@@ -91,11 +91,11 @@ type cachedView[K comparable, T any] interface {
 // stay cached for Options.Linger, because proxies usually reopen quiet streams soon after they end.
 //
 // Clients can invent names and namespaces, and request any port of a Pod or an instance. Views of
-// nonexistent names are not cached. A view of an existing destination can be cached, and can evict
-// other idle views, even if the request contains an invented client namespace or an arbitrary port.
-// The number of idle views never exceeds Options.IdleViews, and their total estimated size never
-// exceeds Options.IdleBytes. When the quota is exhausted, idle views are evicted, and no further
-// views are cached.
+// nonexistent names are not cached. If the destination of a request exists, the view for the
+// request can be cached and can evict idle views, even if the request contains an invented client
+// namespace or an arbitrary port. The number of idle views never exceeds Options.IdleViews, and
+// their total estimated size never exceeds Options.IdleBytes. When the quota is exhausted, idle
+// views are evicted, and no further views are cached.
 //
 // The expirable cache in the LRU library is not used, because it starts a goroutine that never
 // ends.
@@ -389,9 +389,9 @@ func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 }
 
 // messagesAfterHints returns the messages for a client whose last set was chosen with node hints.
-// When node hints stop being used, the streams on all nodes switch at the same time from different
-// small sets to the same large set. The messages that add endpoints contain the whole new set, so
-// that the streams on all nodes can share these messages.
+// When node hints are no longer used, the streams on all nodes switch simultaneously from small
+// per-node sets to one large shared set. The messages that add endpoints contain the whole new set,
+// so that the streams on all nodes can share these messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }

@@ -77,7 +77,7 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 }
 
 // Step encodes the difference between two sets. The messages first add new and changed endpoints,
-// and then remove the endpoints that are missing from the newer set. If proxies cannot see any
+// and then remove the endpoints that are only in the older set. If proxies cannot see any
 // difference between the sets, Step returns no messages. If the last argument is true, Step adds
 // all endpoints of the newer set, not only new and changed ones.
 func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
