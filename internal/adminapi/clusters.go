@@ -132,7 +132,8 @@ type ClusterStatus struct {
 	API             *APIServer `json:"api,omitempty"` // nil if the cluster is not read
 }
 
-// NeverRead returns the kinds that have never been listed, even though Isthmus serves the cluster.
+// If the cluster is ready or stale, NeverRead returns the kinds of objects that have never been
+// listed and cannot be listed now. For a cluster in any other state, the result is empty.
 func (s *ClusterStatus) NeverRead() (list []Resource) {
 	if s.State != Ready && s.State != Stale {
 		return nil
@@ -294,9 +295,9 @@ type MissingCopy struct {
 	Reason  string `json:"reason"`
 }
 
-// Format is the version of the format that all pages share. The version increases when a change
-// would cause older programs to misread a page. For example, the version increases when a field is
-// removed or gets a new meaning, but not when a field is added.
+// Format is the version of the format that all pages share. The version must be incremented when a
+// change would cause older programs to misread a page. For example, the version is incremented when
+// a field is removed or gets a new meaning, but not when a field is added.
 const Format = 1
 
 // All responses under /debug contain the following headers, unless the replica's version predates

@@ -90,8 +90,8 @@ type ExportChange struct {
 	Kind       string        `json:"kind"`
 	Of         string        `json:"of"` // the exports that cause the change
 	Fields     []ExportField `json:"fields"`
-	// Error says why this replica's last attempt to write the change failed, and is empty
-	// otherwise.
+	// Error is the reason why this replica's last attempt to write the change failed. If the last
+	// attempt did not fail, Error is empty.
 	Error string `json:"error,omitempty"`
 }
 

@@ -22,8 +22,8 @@
 //     always encoded in JSON. If the client requests only metadata, responses do not contain whole
 //     objects.
 //   - After a call to TakeWrites, clients can read, create, update and delete individual objects.
-//   - The creation of an object that already exists fails, and so does a write whose version or UID
-//     does not match.
+//   - A request to create an object fails if the object already exists. A write fails if its
+//     version or UID does not match that of the existing object.
 //   - When a client creates a Service, the server assigns a permanent ClusterIP.
 //   - Custom resources have a status subresource.
 //   - The response to a failed request contains a Status.

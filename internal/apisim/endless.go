@@ -24,8 +24,8 @@ const (
 	EndlessPages Endless = "pages"
 	// EndlessRepeats makes every page of a list announce another page with the same objects.
 	EndlessRepeats Endless = "repeats"
-	// EndlessBlanks makes every JSON response to a watch or list continue with nothing but line
-	// breaks. Requests for protobuf are handled normally.
+	// EndlessBlanks makes the server send 512 MiB of line breaks in every JSON response to a watch
+	// or list. Requests for protobuf are handled normally.
 	EndlessBlanks Endless = "blanks"
 	// EndlessLists makes the server respond to every list request with one compressed page, which
 	// is larger than 48 MiB when decompressed.

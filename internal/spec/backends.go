@@ -21,9 +21,9 @@ type Mesh struct {
 	OpaquePorts         []uint16 // opaque ports of Pods and ExternalWorkloads without the annotation
 }
 
-// Namespace contains the objects in one namespace of a cluster, by name. The endpoints of a Service
-// depend only on objects in its namespace. Namespace does not model node hints, ports that bypass
-// the proxy, or slices that Linkerd's service mirror creates.
+// Namespace contains the objects in one namespace of a cluster, keyed by name. The endpoints of a
+// Service depend only on objects in its namespace. Namespace does not model node hints, ports that
+// bypass the proxy, or slices that Linkerd's service mirror creates.
 type Namespace struct {
 	Name string
 	Mesh
@@ -314,8 +314,8 @@ func (n *Namespace) backend(e discoveryv1.Endpoint, addr netip.AddrPort) (b Back
 	return b, true
 }
 
-// OfPod returns the endpoint at an address of a Pod. The zone, hostname and hints are not set,
-// because only EndpointSlices contain them.
+// OfPod returns the endpoint for one of a Pod's addresses. The zone, hostname and hints are not
+// set, because only EndpointSlices contain them.
 func (n *Namespace) OfPod(p *corev1.Pod, addr netip.AddrPort) Backend {
 	account := cmp.Or(p.Spec.ServiceAccountName, "default")
 	b := Backend{Addr: addr, Kind: kindPod, Target: p.Name, Node: p.Spec.NodeName}

@@ -95,8 +95,8 @@ const (
 
 var terms = []string{"any", "zone", "local", "region", "remote"}
 
-// labelValue matches the valid values of labels, which are also the valid names of linked clusters,
-// regions and networks.
+// labelValue matches any valid label value. The names of linked clusters, regions and networks must
+// also be valid label values.
 var labelValue = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 
 // With returns the preference of a Service with the given annotations. The receiver is the default

@@ -357,9 +357,9 @@ func (st *State) Needed() int {
 	return st.LastResort()
 }
 
-// The alone method reports whether clients need the last-resort tier. Clients need the last-resort
-// tier if both of these conditions hold: the last-resort tier has a ready endpoint, and every ready
-// endpoint in the other tiers belongs to a cluster that is at least partly a last resort.
+// The alone method reports whether clients need the last-resort tier. If the last-resort tier has
+// no ready endpoint, clients do not need it. If another tier has a ready endpoint, and no part of
+// that endpoint's cluster is a last resort, clients do not need the last-resort tier either.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
 // finish filters the endpoints in the chosen tiers by hints and by address family. Hints are

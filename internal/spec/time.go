@@ -115,9 +115,9 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 	return list
 }
 
-// Clients drop a tier part by part. The result is the number of parts of the tier that clients have
-// already dropped. Once clients have not needed a tier for ReturnAfter, they drop the parts of the
-// tier one by one, at equal intervals spread over ReturnOver.
+// Clients stop using a tier gradually. The result is the number of parts of the tier that clients
+// have already dropped. Once clients have not needed a tier for ReturnAfter, they drop the parts of
+// the tier one by one, at equal intervals spread over ReturnOver.
 func left(seen []Instant, place int, now time.Time) int {
 	st := seen[len(seen)-1]
 	rows := []int{place + 1} // the row that makes the last-resort tier unnecessary
