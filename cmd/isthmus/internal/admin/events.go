@@ -49,8 +49,8 @@ const (
 //   - Frequent events do not displace rare events. If the log is full, a new event replaces the
 //     oldest event of the kind that has the most events.
 //   - The log stores at most maxEventsOfObject events per kind and object.
-//   - The log truncates texts and replaces unprintable characters, because texts come from
-//     clusters.
+//   - The text of an event can contain untrusted data from a cluster. The log therefore truncates
+//     the text and replaces unprintable characters.
 //
 // An EventLog is safe for concurrent use. Callers may hold any lock while they call Add.
 type EventLog struct {

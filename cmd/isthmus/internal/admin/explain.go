@@ -136,7 +136,7 @@ const importSuffix = ".svc.clusterset.local"
 //
 //   - The forms NAMESPACE/NAME, NAME.NAMESPACE and NAME.NAMESPACE.svc are accepted, with or without
 //     :PORT.
-//   - If :PORT is missing and the Service has a single port, the result contains this port. If the
+//   - If :PORT is missing and the Service has a single port, the result contains that port. If the
 //     Service has several ports including 80, the result contains port 80.
 //   - A cluster IP is replaced with the name of its Service.
 //   - The DNS name of a ServiceImport is replaced with the name of the Service that clients of the
@@ -286,8 +286,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts a [grpcapi.Explanation] to a response of the debug API. The caller
-// provides the problems and failures of the explained service.
+// newExplanation converts a [grpcapi.Explanation] to a response of the debug API. The arguments
+// problems and failures describe the same service as the [grpcapi.Explanation].
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,

@@ -43,8 +43,8 @@ func (l *clusterCheck) unchecked() {
 }
 
 // These constants are the clock skews above which a warning or a failure is reported. If clocks
-// differ by minutes, API servers reject valid tokens and certificates. The measured skew may be
-// wrong by a few seconds.
+// differ by minutes, API servers reject valid tokens and certificates. The measured skew may be off
+// by a few seconds.
 const (
 	skewWarning = 30 * time.Second
 	skewFailure = 5 * time.Minute
@@ -434,9 +434,9 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// anchorsAge and networksAge are the usual maximum ages of trust anchors and Pod networks, in
-// seconds. If a check is based on data that is older than usual, the result says how old the data
-// is.
+// anchorsAge and networksAge are the ages, in seconds, that cached trust anchors and cached Pod
+// networks normally do not exceed. If a check is based on data that is older than usual, the result
+// says how old the data is.
 const (
 	anchorsAge  = 15
 	networksAge = 65

@@ -24,7 +24,8 @@ type Input struct {
 	// NoAccount is the NAMESPACE/NAME of the replica's ServiceAccount if the ServiceAccount does
 	// not exist yet.
 	NoAccount string
-	// NotAsked maps the name of each cluster whose permissions could not be checked to the reason.
+	// NotAsked contains the reasons why permissions could not be checked, keyed by the name of the
+	// cluster.
 	NotAsked map[string]string
 }
 
@@ -174,8 +175,8 @@ func checkNetworks(clusters []*clusterCheck) {
 	}
 }
 
-// overlap returns a range in list a and a range in list b that share addresses. Both lists must be
-// sorted, and the ranges within each list must not overlap.
+// overlap returns two ranges that share addresses: one from the first list and one from the second
+// list. Both lists must be sorted, and the ranges within each list must not overlap.
 func overlap(a, b []netip.Prefix) (of, with netip.Prefix, found bool) {
 	for len(a) > 0 && len(b) > 0 {
 		switch {

@@ -66,14 +66,14 @@ func (p Process) Confirm(ctx context.Context, question string) error {
 // SlowAfter is how long a command waits before it prints what it is waiting for.
 const SlowAfter = time.Second
 
-// afterLimit is how long Await continues to wait for a function after the context has ended. Only a
+// afterLimit is how long Await continues to wait for a function after the context is done. Only a
 // credential plugin in the kubeconfig can keep a function from returning in time.
 const afterLimit = time.Second
 
 // Await calls a function and returns its error. After a second, Await prints the word "waiting"
-// followed by the purpose, such as " for the replicas". If the function is still running a second
-// after ctx has ended, Await returns the error of ctx. The caller must not use the results of a
-// function that is still running.
+// followed by the purpose, such as " for the replicas". If the function is still running one second
+// after ctx is done, Await returns ctx's error. The caller must not use the results of a function
+// that is still running.
 func (p Process) Await(ctx context.Context, purpose string, work func() error) error {
 	done := make(chan error, 1)
 	slow := time.After(SlowAfter)

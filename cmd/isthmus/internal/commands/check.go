@@ -468,7 +468,7 @@ func resultLine(r check.Result) string {
 	return text
 }
 
-// resultKey is the key under which the results of different replicas are compared.
+// resultKey identifies the results that different replicas report for the same check and object.
 type resultKey struct{ check, object string }
 
 // alike reports whether all lists contain the same levels. All lists are for the same check and

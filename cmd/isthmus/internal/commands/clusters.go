@@ -78,8 +78,8 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.Cl
 	}, nil
 }
 
-// showClusters prints a page unless the page equals the previous page. If the output does not
-// overwrite the previous page, showClusters ignores changes to counters and times.
+// showClusters prints a page unless it equals the previous one. If the output does not overwrite
+// the previous page, showClusters ignores changes to counters and times.
 func showClusters(out *screen, page *adminapi.ClustersOutput) error {
 	compared := page.Clusters
 	if !out.redraw {

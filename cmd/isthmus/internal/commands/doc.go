@@ -34,9 +34,9 @@
 //     --once, "isthmus get" and "isthmus profile" print the first state and then exit with code 0.
 //   - "isthmus clusters --watch" keeps running even while the replica is unreachable. If "isthmus
 //     clusters --watch" receives a signal, the command exits with code 0.
-//   - The commands apply messages in the same way as a proxy. A message that violates the API is
-//     reported on standard error, and the usable parts of the message are applied. Endpoints and
-//     profiles that cannot be encoded as JSON are dropped.
+//   - The commands apply messages in the same way as a proxy does. If part of a message is invalid,
+//     the commands print an error to standard error and apply the rest of the message. Endpoints
+//     and profiles that cannot be encoded as JSON are dropped.
 //   - A state that equals the previous state is not printed again. When a message arrives, the
 //     command waits 50 ms for further messages before it prints the resulting state. A replica
 //     needs several messages for a large set of endpoints, and for a change that both adds and

@@ -34,8 +34,8 @@ const askedAtOnce = 4
 
 // ReadAll reads a page from each replica that the flags select. If the request to a replica fails,
 // the Answer for this replica contains the error. ReadAll returns an error only if no replica could
-// be queried at all. If the requests take more than a second, ReadAll prints on standard error what
-// the command is waiting for.
+// be queried at all. If the requests take more than a second, ReadAll prints to standard error that
+// the command is still waiting.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
 	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Replica, into *T) (Origin, error) {
 		return fetch(ctx, g, path, into)

@@ -78,9 +78,9 @@ type endpoint struct {
 // bytes per character.
 func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
-// apply applies a message in the same way as a proxy. The first add message replaces the state. A
-// remove message before the first add message is ignored. An empty add is dropped. If a part of the
-// message is invalid, the rest is applied, and the result is an error.
+// apply applies a message in the same way as a proxy does. The first add message replaces the
+// state. A remove message before the first add message is ignored. An empty add is dropped. If a
+// part of the message is invalid, the rest is applied, and the result is an error.
 func (s *getState) apply(u *pb.Update) error {
 	switch u := u.GetUpdate().(type) {
 	case *pb.Update_Add:

@@ -225,8 +225,8 @@ func joinConditions[M any](list []M, word, ifEmpty string, text func(M) string) 
 	return "(" + strings.Join(parts, word) + ")"
 }
 
-// statusRange describes a range of status codes. A bound of zero means that the range is open on
-// that side.
+// statusRange describes a range of status codes. If a bound is zero, the range is unbounded on that
+// side.
 func statusRange(low, high uint32) string {
 	switch {
 	case low == high && low != 0:

@@ -128,8 +128,9 @@ func (o *Options) load() (*rest.Config, string, error) {
 	return config, chosen, nil
 }
 
-// Guard restricts the clients that are created from a config. [guard.Transport] limits the size of
-// responses. Clients accept only JSON and do not print warnings from the API server.
+// Guard protects clients that are created from the config against the responses of untrusted API
+// servers. [guard.Transport] limits the size of responses. Clients accept only JSON and do not
+// print warnings from the API server.
 func Guard(config *rest.Config) {
 	config.WarningHandler = rest.NoWarnings{}
 	config.ContentType = runtime.ContentTypeJSON

@@ -33,8 +33,8 @@ const (
 	streamMemory = 14 << 10
 )
 
-// limitMemory sets Go's memory limit to 90 % of the container's memory limit, unless the
-// environment sets GOMEMLIMIT.
+// limitMemory sets Go's memory limit to 90% of the container's memory limit, unless the environment
+// sets GOMEMLIMIT.
 func limitMemory(log *zap.Logger) {
 	_, err := memlimit.Set() // keeps GOMEMLIMIT if set
 	if err != nil && !errors.Is(err, memlimit.ErrCgroupsNotSupported) && !errors.Is(err, memlimit.ErrNoCgroup) {

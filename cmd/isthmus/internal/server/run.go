@@ -304,9 +304,9 @@ func (r *replica) run(ctx context.Context) error {
 	return nil
 }
 
-// lastParts returns the parts that stop last: the admin server, which listens on l, the GC tuner
-// and, if enabled, tracing. Tracing is one of the last parts to stop, so that the replica can still
-// send the remaining spans.
+// lastParts returns the parts that stop last: the GC tuner, tracing (if enabled) and the admin
+// server, which listens on l. Tracing is one of the last parts to stop, so that the replica can
+// still send the remaining spans.
 func (r *replica) lastParts(l net.Listener) []part {
 	parts := []part{
 		{name: "admin server", run: func(ctx context.Context) error { return r.admin.Serve(ctx, l, lastLimit) }},

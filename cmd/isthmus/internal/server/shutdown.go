@@ -22,8 +22,8 @@ const (
 	// At the end of a shutdown, the replica spends at most lastLimit on completing admin requests
 	// and sending trace spans.
 	lastLimit = 500 * time.Millisecond
-	// If a replica has had no streams for goneAfter, it assumes that no proxy will reconnect. A
-	// proxy reconnects 0.1 s after its stream has ended.
+	// goneAfter is how long a replica must have had no streams before it assumes that no proxy will
+	// reconnect. A proxy reconnects 0.1 s after its stream has ended.
 	goneAfter = time.Second
 )
 
@@ -31,7 +31,7 @@ const (
 //
 //  1. The replica becomes unready, and health checks report that it is not serving.
 //  2. During the period set by --shutdown-delay, the replica continues to serve, so that proxies
-//     find other replicas through DNS.
+//     have time to find other replicas through DNS.
 //  3. During the period set by --drain, the replica ends the open streams one by one. The replica
 //     still accepts new streams.
 //  4. The replica closes the listener and then ends the remaining streams.

@@ -67,8 +67,8 @@ func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
 }
 
 // impacts merges the responses of replicas. Each proxy is connected to only one replica. If several
-// replicas report the same port, their stream counts are added up, and the report that leaves the
-// fewest endpoints is kept. Services that lose all endpoints come first.
+// replicas report the same port, their stream counts are added up, and only the report with the
+// fewest remaining endpoints is kept. Services that lose all endpoints come first.
 func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	type port struct {
 		service string

@@ -257,9 +257,9 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluste
 }
 
 // awaitLink waits until the replicas use the new credentials to read the cluster. If some replicas
-// do not start to use the new credentials, the first result reports whether the previous
-// credentials still work. If every replica that responded reports that the cluster has stayed
-// ready, the previous credentials still work.
+// do not switch to the new credentials, the first result reports whether the previous credentials
+// still work. If every replica that responded reports that the cluster has stayed ready, the
+// previous credentials still work.
 func (o *linkOptions) awaitLink(
 	ctx context.Context, w *work, local *cluster, written *corev1.Secret,
 ) (before bool, err error) {

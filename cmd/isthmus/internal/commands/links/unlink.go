@@ -270,8 +270,8 @@ func accountTokens(
 }
 
 // run deletes the tokens, the account, and the account's permissions. If another Secret contains a
-// token of the account, the account is kept, because another link may use that token. run also
-// keeps objects that "isthmus link" did not create.
+// token for the account, run keeps the account and its permissions, because another link may use
+// that token. run also keeps objects that "isthmus link" did not create.
 func (r *revocation) run(ctx context.Context, w *work) error {
 	if r == nil {
 		return nil
