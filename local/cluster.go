@@ -84,7 +84,7 @@ type Cluster struct {
 	supervisor *panics.Supervisor
 }
 
-// New returns the local cluster. New sends no requests and starts no goroutine.
+// New returns the local cluster. New sends no requests and starts no goroutines.
 func New(o Options) (*Cluster, error) {
 	return create(o, func(c cluster.Config, own cluster.LocalConfig) (localCluster, error) {
 		client, err := kube.New(federation.Local, o.REST, o.Metrics.Requests())
@@ -310,8 +310,8 @@ func (l *Cluster) Profile(k federation.ProfileKey) *federation.Watch[*federation
 	return l.profiles.watch(k)
 }
 
-// profile returns the profile for a client's address or DNS name. Federated and mirrored Services
-// are treated like any other Service.
+// profile returns the profile of the destination with the given address or DNS name. Federated and
+// mirrored Services are treated like any other Service.
 func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 	if k.Addr.IsValid() {
 		switch at := l.cluster.LookupAddress(k.Addr); {
@@ -372,8 +372,8 @@ func (l *Cluster) profileName(id federation.ServiceID) string {
 	return fmt.Sprintf("%s.%s.svc.%s", id.Name, id.Namespace, l.domain)
 }
 
-// ProfileProblem describes the invalid parts of the ServiceProfile that applies to a Service for
-// clients in a namespace. If the ServiceProfile is valid or missing, the result is "".
+// ProfileProblem describes the invalid parts of the ServiceProfile that clients in the given
+// namespace use for a Service. If the ServiceProfile is valid or missing, the result is "".
 func (l *Cluster) ProfileProblem(id federation.ServiceID, client string) string {
 	name := l.profileName(id)
 	for _, namespace := range []string{client, id.Namespace} {

@@ -19,7 +19,7 @@ const (
 	remoteService   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// The limits prevent the annotation of one Service from slowing down other Services, and are far
+// The limits prevent one Service's annotation from slowing down other Services. The limits are far
 // higher than any mesh needs.
 const (
 	maxMembers = 256  // members of one service

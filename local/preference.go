@@ -215,7 +215,7 @@ func parseMinReady(value string) (federation.MinReady, error) {
 }
 
 // parseReturn parses a duration, and rejects durations above a maximum. The argument longestText is
-// the maximum as error messages show it, such as "1h".
+// the maximum in the form used in error messages, such as "1h".
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {

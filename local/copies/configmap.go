@@ -19,9 +19,9 @@ import (
 	"isthmus/federation"
 )
 
-// A copy of a cluster is serialized as one ConfigMap, whose binary data contains a list for each
-// resource. Because API servers limit the size of an object, the serialized ConfigMap is split into
-// parts, each stored in a separate ConfigMap.
+// A copy of a cluster is first encoded as one large object in the format of a ConfigMap, whose
+// binary data contains a list for each resource. Because API servers limit the size of an object,
+// the encoded copy is split into parts, and each part is stored in its own ConfigMap.
 
 const (
 	namePrefix      = "isthmus-cache-"
@@ -40,7 +40,7 @@ const (
 	maxOther = 128     // of a field other than a list, in bytes; a copy has empty metadata
 	maxHead  = 4 << 10 // of a head, in bytes
 	// maxGenerations is the maximum number of generations that a replica considers at a time. The
-	// limit bounds the memory that the descriptions of generations use.
+	// limit caps the memory used by the metadata of generations.
 	maxGenerations = 2048
 )
 

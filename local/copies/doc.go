@@ -26,7 +26,7 @@
 //   - The size of a copy is limited to 16 MiB, and the total size of all copies is limited to 64
 //     MiB. Complete copies that are about to be replaced or deleted do not count toward the total.
 //     If the copy of a cluster would exceed a size limit, the cluster is not copied, and
-//     [Copies.Status] and the metrics report the cluster.
+//     [Copies.Status] and the metrics report the copy as missing.
 //   - A replica writes at most 4 ConfigMaps per second, and retries a failed write twice. If a copy
 //     cannot be written, the cluster is copied again after a pause of 10 s to 10 min.
 //   - The clocks of replicas may differ by up to a minute. A copy whose timestamp is more than a

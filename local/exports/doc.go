@@ -29,7 +29,7 @@
 //   - While nothing is exported and no objects written by Isthmus exist, replicas do not acquire
 //     the Lease.
 //   - After a change, the writer waits 50 ms to collect further changes. For up to 1 s after a
-//     change, the writer may still begin writes from an older plan.
+//     change, the writer may still begin writes that are based on an older plan.
 //   - An object is written at most once a second. An object that keeps changing is written less
 //     often, down to once a minute.
 //   - At most 50 writes begin per second. Clusters with pending writes take turns, and within a

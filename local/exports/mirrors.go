@@ -67,9 +67,9 @@ type Mirrors struct {
 	mu        sync.Mutex // guards the rest
 	leases    map[string]mirrorLease
 	leasesErr error
-	// readSince is the time since which Leases have been read without a long gap. If Leases have
-	// never been read, readSince is zero. If two reads are far apart, a service mirror can acquire
-	// and release a Lease between the reads without being noticed.
+	// readSince is the start of the current period during which Leases have been read without a
+	// long gap. If Leases have never been read, readSince is zero. If two reads are far apart, a
+	// service mirror can acquire and release a Lease between the reads without being noticed.
 	readSince time.Time
 	lastRead  time.Time               // last read of Leases
 	there     map[string]*linkerdLink // existing Links by key

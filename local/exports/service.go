@@ -16,8 +16,8 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// readService returns the fields of a Service that plans use. The result does not share memory with
-// the argument, because a decoder may reuse the argument.
+// readService returns only those fields of a Service that are used by plans. The result does not
+// share memory with the argument, because a decoder may reuse the argument.
 func readService(o *corev1.Service) *plan.Service {
 	s := &plan.Service{
 		ID:          plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},

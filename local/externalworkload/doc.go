@@ -18,7 +18,7 @@
 //     has one endpoint per address family of the Service.
 //   - An endpoint has the readiness, zone and ports of its workload. In a headless Service, a
 //     workload name that is a DNS label becomes the endpoint's hostname.
-//   - If a Service has no selector, the writer deletes those of the Service's slices that carry the
+//   - If a Service has no selector, the writer deletes any of the Service's slices that carry the
 //     writer's managed-by label. The writer does not change slices that lack its managed-by label.
 //   - Slices depend only on the current objects, not on their order or history. The writer restores
 //     slices that other clients edit or delete. While ExternalWorkloads cannot be read, slices do
@@ -35,11 +35,11 @@
 //   - A write begins only while the replica holds the Lease, and is canceled when the Lease is
 //     lost.
 //   - When Run's context is done, Run finishes pending writes and then releases the Lease, so that
-//     another replica can take over within seconds. Each write takes at most 10 s, so Run always
-//     returns.
-//   - Run does not return early, even if the API server returns errors or objects are invalid. A
-//     failed write does not delay other Services. The writer retries a failed write indefinitely,
-//     with a back-off from 1 s to 5 min.
+//     another replica can take over within seconds. Each write takes at most 10 s, so a hanging
+//     write cannot keep Run from returning.
+//   - Run does not return before its context is done, even if the API server returns errors or
+//     objects are invalid. A failed write does not delay other Services. The writer retries a
+//     failed write indefinitely, with a back-off from 1 s to 5 min.
 //   - Namespaces take turns, and each namespace may have only a few writes in progress (see
 //     local/lease). A write that hangs for 10 s is canceled. Other Services of the namespace are
 //     delayed only if several writes in the namespace hang.

@@ -21,11 +21,11 @@ type plan struct {
 	// added the endpoints to other slices.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// The instead map contains alternatives to the updates in the move list. If the API server has
-	// rejected any slice, the writer sends the alternatives and skips the updates in the move list.
-	// An alternative update does not remove endpoints that should move to other slices. An update
-	// that may change the ports of its slice has no alternative, because the endpoints that are not
-	// removed would get the new ports. An alternative update that would not change its slice is
+	// This map contains alternatives to updates in the move list. The alternative to an update does
+	// not remove endpoints that should move to other slices. If the API server has rejected any
+	// slice, the writer skips the updates in the move list and sends the alternatives. If an update
+	// may change the ports of its slice, the map contains no alternative, because the remaining
+	// endpoints would get the new ports. Alternatives that would not change their slice are also
 	// omitted.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }

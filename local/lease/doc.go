@@ -30,7 +30,7 @@
 //   - When its context is done, Run keeps renewing the Lease until the last write has ended. After
 //     the last write, Run releases the Lease, so that another replica can acquire it within
 //     seconds. Run never releases the Lease of another holder.
-//   - A request for the Lease takes at most 4 s, and the release at most 10 s.
+//   - A request for the Lease takes at most 4 s. Releasing the Lease takes at most 10 s.
 //   - The clocks of replicas may differ, because each replica measures the time since it last saw
 //     the Lease change. Replicas ignore the times in the Lease.
 //   - Callers may call Run again after it has returned, so that a replica takes part in elections
@@ -44,7 +44,7 @@
 // Callers may rely on the following behavior of a Loop:
 //
 //   - When something changes, the Loop waits before the next pass, to collect further changes. The
-//     wait is ten times as long as the previous pass took, but at least 50 ms and at most 1 s. The
+//     wait is ten times the duration of the previous pass, but at least 50 ms and at most 1 s. The
 //     wait ends early if the next pass is already due for another reason.
 //   - At most 32 writes are in progress at a time, and at most 4 of them for the same link or
 //     namespace. If the writes for one link or namespace hang, the writes for other links and

@@ -109,9 +109,9 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, p
 }
 
 // release releases the Lease if this replica holds it, so that other replicas do not have to wait
-// until the Lease expires. The release takes at most renewDeadline. The elector of client-go has
-// its own release function, which could take the Lease away from a holder that the elector has not
-// seen yet.
+// until the Lease expires. Releasing the Lease takes at most renewDeadline. The elector of
+// client-go has its own release function, which could take the Lease away from a holder that the
+// elector has not seen yet.
 func (l *lock) release(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, renewDeadline)
 	defer stop()

@@ -140,8 +140,7 @@ func (l *Loop[K]) Run(work context.Context) {
 
 // rest waits until the next pass is due, and begins queued writes while it waits. The wait argument
 // is the maximum time until the next pass. When something changes or a write finishes, the
-// remaining time is shortened to the batch argument, unless it is already shorter. Once the context
-// is done, the result is false.
+// remaining time is capped at the value of batch. Once the context is done, the result is false.
 func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
 	due := time.Now().Add(wait)
 	for {
@@ -212,10 +211,10 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	return max(wait, 0), p.Idle
 }
 
-// inTurn orders tasks in a round-robin manner by Turn. Tasks that have the same Turn are ordered in
-// a round-robin manner by Within. Each pass starts with a different value of Turn. If all passes
-// started with the same value of Turn, and each pass began only a few tasks, tasks with other
-// values of Turn might never begin.
+// inTurn orders tasks so that the values of Turn alternate. Tasks with the same Turn are ordered so
+// that the values of Within alternate. Each pass starts with a different value of Turn. If all
+// passes started with the same value of Turn, and each pass began only a few tasks, tasks with
+// other values of Turn might never begin.
 func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	turn := func(tasks []Task[K], of func(Task[K]) string) []Task[K] {
 		by := make(map[string][]Task[K])

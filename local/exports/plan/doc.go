@@ -26,12 +26,12 @@
 //     ServiceExports in the local cluster, and may adopt Services that Linkerd's service mirror
 //     created but no longer manages.
 //   - A marked object does not influence the plan for other namespaces, because anybody can forge
-//     the mark. Only members for which this leader has seen an export count toward the limits on
-//     exports. A separate limit applies to members that are listed in existing objects, but were
-//     not requested by any export. A plan checks whether a cluster has suddenly lost many members.
-//     Losses of members for which this leader has never seen an export are counted separately in
-//     each namespace. Writes for different clusters take turns, and all objects that were not
-//     requested by any export share one turn ([SharedTurn]).
+//     the mark. A member counts toward the limits on exports only if this leader has seen an export
+//     for it. A separate limit applies to members that are listed in existing objects, but were not
+//     requested by any export. A plan checks whether a cluster has suddenly lost many members. If
+//     this leader has never seen an export for some of the lost members, these members are counted
+//     separately for each namespace. Writes for different clusters take turns, and all objects that
+//     were not requested by any export share one turn ([SharedTurn]).
 //   - A plan does not remove members of a cluster whose exports are unknown. The exports are
 //     unknown until this process has synced the cluster ([Cluster].Synced).
 //   - Exports are untrusted input. A plan omits and reports values that the API would reject, so

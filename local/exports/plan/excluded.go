@@ -161,7 +161,8 @@ func copyAnnotation(key string) (copied bool, reason string) {
 	return copied, ""
 }
 
-// copyExported selects the exportedAnnotations of a ServiceExport (KEP-1645).
+// copyExported reports whether a key from the exportedAnnotations of a ServiceExport is copied
+// (KEP-1645).
 func copyExported(key string) (copied bool, reason string) {
 	if excluded(key) {
 		return false, "not copied, because other software may identify its objects by this key"

@@ -96,8 +96,9 @@ func (m limiter) limitClusters() {
 	}
 }
 
-// fullest returns the link whose exports need the most objects, and the namespace in which the
-// exports of a single cluster need the most objects. Ties are broken alphabetically.
+// fullest returns up to two entries. The first entry is the link whose exports need the most
+// objects in all namespaces together. The second entry is the pair of a cluster and a namespace
+// whose exports need the most objects. Ties are broken alphabetically.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}

@@ -133,11 +133,11 @@ func (p Patterns) allows(namespace string) bool {
 
 // KeyPatterns select the label keys that are not copied. A key is selected if it matches at least
 // one pattern without a leading "!", and no pattern with a leading "!". The zero value selects no
-// key.
+// keys.
 type KeyPatterns struct{ exclude, except []string }
 
 // ParseKeyPatterns parses a list of label keys such as "example.com/*,tmp-*,!tmp-a". The wildcards
-// work as in [ParsePatterns]. An empty list selects no key.
+// work as in [ParsePatterns]. An empty list selects no keys.
 func ParseKeyPatterns(list string) (KeyPatterns, error) {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./*?"
 	exclude, except, err := splitPatterns(list, maxKeyPatterns, "keys", func(key, item string) error {
@@ -160,9 +160,9 @@ func (p KeyPatterns) match(key string) bool {
 }
 
 // splitPatterns splits a comma-separated list into patterns. Patterns with a leading "!" are
-// returned separately, without the "!". The check function receives each pattern without the "!",
-// and the whole item for use in error messages. If the check function rejects a pattern, or if the
-// list has too many patterns, splitPatterns returns an error and no patterns.
+// returned separately, without the "!". For each item, the check function receives the pattern
+// without the "!" and, for error messages, the whole item. If the check function rejects a pattern,
+// or if the list has too many patterns, splitPatterns returns an error and no patterns.
 func splitPatterns(
 	list string,
 	limit int,
@@ -192,8 +192,8 @@ func splitPatterns(
 	return plain, negated, nil
 }
 
-// matches reports whether a pattern matches a whole name. Once a later asterisk is reached, the
-// match of earlier asterisks is final, so a call compares at most len(pattern) * len(name) bytes.
+// matches reports whether a pattern matches a whole name. After the search has reached an asterisk,
+// it never goes back to an earlier one, so a call compares at most len(pattern) * len(name) bytes.
 func matches(pattern, name string) bool {
 	star, resume := -1, 0 // the last * in the pattern, and where in the name its successor is tried next
 	p, n := 0, 0

@@ -360,8 +360,8 @@ func (m *maker) object(g group) ID {
 	return g.target()
 }
 
-// verdict stores a Verdict without the Object field. Object is set at the end of Make, when the
-// types of all ServiceImports are known.
+// The verdict method records a Verdict whose Object field is still empty. Object is set at the end
+// of Make, when the types of all ServiceImports are known.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
 	m.verdicts[memberKey{g, cluster}] = Verdict{
 		Cluster: cluster,

@@ -28,8 +28,8 @@ type Memory struct {
 	// is within the limits.
 	seen map[memberKey]bool
 	// The members that are no longer requested by any export. A member stays in this map for as
-	// long as an object lists the member. If this leader has seen an export for the member, the map
-	// keeps the member for at least massTime after the export has disappeared.
+	// long as any object lists it. If this leader has seen an export for the member, the map keeps
+	// the member for at least massTime after the export has disappeared.
 	lost map[memberKey]loss
 	// The time when this leader first saw each member of an unlinked cluster.
 	unlinked map[memberKey]time.Time

@@ -208,10 +208,10 @@ type portList struct {
 	unnamed bool // if kept: one of the ports has no name in its export
 }
 
-// unite merges the ports of all lists, in order. If several ports have the same name, or the same
-// protocol and number, the result contains only the first port. The second result describes the
-// unusable ports. If there are more than maxPorts ports, the ports of earlier members take
-// precedence over the ports of later members.
+// unite merges the ports of all lists, in order. A port is skipped if an earlier port has the same
+// name, or the same protocol and number. The second result describes the unusable ports. If there
+// are more than maxPorts ports, the ports of earlier members take precedence over the ports of
+// later members.
 func unite(lists []portList) (ports []Port, refused []string) {
 	var all portIndex
 	var clusters []string // parallel to the ports of all

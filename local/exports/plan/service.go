@@ -74,7 +74,7 @@ func (s *Service) onlyIPv6() bool {
 func (s *Service) cannotGetIPs() bool { return s.Headless() || s.Type == "ExternalName" }
 
 // unexportable returns the reason why a Service cannot be exported, or "" if it can. Exporting a
-// Service that Isthmus or a service mirror created would form a cycle.
+// Service that was created by Isthmus or by a service mirror would cause a cycle.
 func (s *Service) unexportable() string {
 	switch {
 	case s.Type == "ExternalName":

@@ -48,8 +48,8 @@ func (s Settings) marked(kind string, id ID, labels, annotations map[string]stri
 		annotations[markAnnotation] == kind+" "+id.String()
 }
 
-// otherInstallation describes the other installation of Isthmus that marked an object, or returns
-// "" if there is none.
+// otherInstallation returns a description of the other Isthmus installation that marked an object,
+// or "" if there is none.
 func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[string]string) string {
 	namespace := labels[markLabel]
 	if namespace == "" || namespace == s.Controller || annotations[markAnnotation] != kind+" "+id.String() {
@@ -83,9 +83,10 @@ const (
 	absentKey   = "isthmus.io/absent-clusters"                 // of ServiceImports: see settled.go
 )
 
-// IsWritten reports whether Isthmus or Linkerd's service mirror created a Service with the given
-// labels. A Service with the label isthmus.io/written-by counts as created by Isthmus, regardless
-// of the label's value. Isthmus never exports a Service for which IsWritten returns true.
+// IsWritten reports whether the labels of a Service show that the Service was created by Isthmus or
+// by Linkerd's service mirror. A Service with the label isthmus.io/written-by counts as created by
+// Isthmus, regardless of the label's value. Isthmus never exports a Service for which IsWritten
+// returns true.
 func IsWritten(labels map[string]string) bool {
 	_, marked := labels[markLabel]
 	return marked || labels[mirroredLabel] != ""

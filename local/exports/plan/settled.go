@@ -21,8 +21,8 @@ import (
 //     ports or IPs, even if the cluster of the export reports a false creation time.
 //
 // A new leader does not know from which exports the existing values came. A new leader assumes that
-// each value came from the oldest export with that value. Under a new leader, an older export may
-// replace the value of a younger export only if the older export was absent when Isthmus wrote the
+// each value came from the oldest export with that value. After a change of leader, an older export
+// may replace an existing value only if that export was absent when Isthmus wrote the
 // ServiceImport. An annotation on the ServiceImport lists the clusters whose exports were absent
 // when Isthmus wrote the ServiceImport. For example, if the Service of the oldest export is missing
 // when the leader changes, the annotation lists that export's cluster, so the export may replace
@@ -349,9 +349,9 @@ func (f *portFate) keepsOut(port Port, p *member) bool {
 	})
 }
 
-// rivals reports whether a conflicting port of a member's export could replace the given port. A
-// conflicting port cannot replace the given port if it also conflicts with another port that is
-// kept.
+// rivals reports whether a port of a member's export could replace the given existing port. A port
+// of the export can replace the existing port only if the two ports conflict, and if the port of
+// the export conflicts with no other port that is kept.
 func (f *portFate) rivals(port Port, p *member) bool {
 	remains := func(other Port) bool { return other != port && f.remains(other, p) }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {

@@ -28,8 +28,8 @@ type WantedService struct {
 
 // Mine reports whether the plan is allowed to write a Service that the caller has just read from
 // the API server. The plan is allowed to write a Service that is marked as belonging to this
-// installation. The plan is also allowed to write a Service that it adopts from Linkerd's service
-// mirror, unless the Service has changed since planning. A Service that is being deleted is never
+// installation. The plan may also write a Service that it adopts from Linkerd's service mirror,
+// unless the Service has changed since the plan was made. A Service that is being deleted is never
 // written.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
