@@ -16,7 +16,7 @@
 //     one endpoint. If an Update from Step has its remove field set, the proxy still has at least
 //     one endpoint after it has applied the Update.
 //   - If a set needs several messages, the first message is as full as possible, and contains a
-//     fair share of the endpoints from each cluster and zone.
+//     proportional share of the endpoints from each cluster and zone.
 //   - If a Profile's Routing was created by [Routings.Of], and the Profile's names are not longer
 //     than Kubernetes allows, the encoded Profile is not larger than 4 MiB.
 //   - All returned values are immutable. Encoders, Routings and Frames are safe for concurrent use.

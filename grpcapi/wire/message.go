@@ -91,7 +91,7 @@ func newFrame(field protowire.Number, body []byte) *Frame {
 }
 
 // If a set of endpoints is too large for one message, the spread function orders the endpoints so
-// that the first message contains a fair share of the endpoints in each cluster and zone. When a
+// that the first message contains a proportional share of the endpoints in each cluster and zone. When a
 // proxy reconnects, the first message replaces all endpoints that the proxy has. Until the second
 // message arrives, the proxy uses only the endpoints in the first message.
 //

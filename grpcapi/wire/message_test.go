@@ -11,7 +11,7 @@ import (
 	"isthmus/federation"
 )
 
-// TestSpread checks that every prefix of a message has a fair share of each cluster, and of each
+// TestSpread checks that every prefix of a message has a proportional share of each cluster, and of each
 // zone in a cluster.
 func TestSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
