@@ -91,9 +91,9 @@ func newFrame(field protowire.Number, body []byte) *Frame {
 }
 
 // If a set of endpoints is too large for one message, the spread function orders the endpoints so
-// that the first message contains a proportional share of the endpoints in each cluster and zone. When a
-// proxy reconnects, the first message replaces all endpoints that the proxy has. Until the second
-// message arrives, the proxy uses only the endpoints in the first message.
+// that the first message contains a proportional share of the endpoints in each cluster and zone.
+// When a proxy reconnects, the first message replaces all endpoints that the proxy has. Until the
+// second message arrives, the proxy uses only the endpoints in the first message.
 //
 // The order depends only on the addresses, so that all streams and replicas begin with the same
 // endpoints.

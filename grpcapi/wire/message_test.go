@@ -11,8 +11,8 @@ import (
 	"isthmus/federation"
 )
 
-// TestSpread checks that every prefix of a message has a proportional share of each cluster, and of each
-// zone in a cluster.
+// TestSpread checks that every prefix of a message has a proportional share of each cluster, and of
+// each zone in a cluster.
 func TestSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := scattered(t)
