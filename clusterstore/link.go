@@ -490,7 +490,7 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 		if why == "" {
 			return
 		}
-		l.log.Warn("the new credentials are used, although some kinds of objects have not been listed with them",
+		l.log.Warn("the new credentials are in use, although they have not yet listed every kind of object",
 			zap.String("secret", n.creds.secret), zap.String("reason", why), zap.Error(awaitedError(n.awaits)))
 		n.awaits = nil
 	}

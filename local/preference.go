@@ -130,7 +130,7 @@ func parseTiers(value string) ([]federation.Tier, error) {
 				)
 			case len(seen) == maxTerms:
 				return nil, fmt.Errorf(
-					"it has more than %d terms: write remote for all linked clusters, or any for all clusters",
+					"it has more than %d terms: remote names all linked clusters, and any names all clusters",
 					maxTerms,
 				)
 			}

@@ -383,7 +383,7 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 			add(OK, "all permissions are granted", "")
 			return
 		}
-		add(OK, "all permissions that Isthmus has used so far are granted", "")
+		add(OK, "Isthmus has all permissions that it has needed so far", "")
 	case Unchecked: // missing optional permissions are not a problem
 		add(OK, "all required permissions are granted; missing optional permissions: "+text, "")
 	default:

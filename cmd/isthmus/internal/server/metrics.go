@@ -173,7 +173,7 @@ var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
 func tierMetrics(t *federation.Table) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		inUse := gauges("isthmus_tier_in_use",
-			"Number of tiers beyond the first that clients in a zone use for a service with a preference. "+
+			"Number of tiers, in addition to the first, that clients in a zone use for a service with a preference. "+
 				"If a service has several ports, the value is for the port with the most tiers in use. "+
 				"See /debug/services for the reasons.",
 			"namespace", "service", "zone")

@@ -281,7 +281,7 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 	}
 	if len(r.others) > 0 {
 		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its permissions, "+
-			"because another link may use the account's %s: Secret %s\n",
+			"because another link may use the account's %s (Secret %s)\n",
 			r.linked.title, r.account, text.Count(len(r.others), "other token", "other tokens"),
 			text.Some(r.others, maxShown))
 		return nil
