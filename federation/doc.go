@@ -67,7 +67,8 @@
 //
 //   - If a service has a Preference, clients receive only endpoints in the most preferred tiers.
 //     The table adds tiers in order of preference until the tiers in use contain enough ready
-//     endpoints. All endpoints of an added tier are sent immediately.
+//     endpoints. If a change makes more tiers necessary, the table adds all endpoints of these
+//     tiers in the same step.
 //   - Tiers that are no longer necessary stay in use for ReturnAfter, and are then removed
 //     gradually over ReturnOver. If a Key was not watched before, its clients initially receive
 //     only the tiers that they need.

@@ -43,7 +43,7 @@
 //
 // The sliceIndex.set method associates the EndpointSlice with its Pods. If the EndpointSlice has
 // changed, the method also assigns a new stamp and marks the Service as changed. [Cluster.Run]
-// starts a goroutine that calls Config.Changed for each marked Service.
+// starts two goroutines, which call Config.Changed for each marked Service.
 //
 // The Config.Changed callback reads the endpoints from a reader. The reader processes only the
 // EndpointSlices with new stamps. [Cluster.Explain] reports why each address of a Service is used

@@ -58,7 +58,7 @@
 //   - Custom resources, which API servers send only in JSON, are decoded completely, because a
 //     cluster has few of them.
 //   - MCS-API resources are decoded into the Go types of the MCS-API. If any part of an MCS-API
-//     resource is malformed, the whole resource is rejected.
+//     resource is malformed, the whole resource is refused.
 //
 // This package defines its own types for Linkerd's custom resources ([ServiceProfile], [Server],
 // [ExternalWorkload], [Link]). The types contain only the fields that Isthmus reads. Importing
