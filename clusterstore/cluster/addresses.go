@@ -80,8 +80,8 @@ func unindex[K, V comparable](index map[K][]V, key K, value V) {
 const (
 	maxConflictsAt = 10
 	// For each IP, conflictsAt compares at most maxPortsAt ports, and looks up at most maxCrowdedAt
-	// duplicate ports. A single Pod may have 65,535 host ports, so maxPortsAt and maxCrowdedAt
-	// limit how long cache.mu is held.
+	// duplicate ports. A single Pod can claim all 65,535 ports of an IP as host ports, so
+	// maxPortsAt and maxCrowdedAt limit how long cache.mu is held.
 	maxPortsAt   = 20_000
 	maxCrowdedAt = 1000
 	maxConflicts = 100

@@ -13,8 +13,8 @@ import (
 // cache holds the cached objects of one cluster. Event handlers use the indexes of a cache to find
 // the services that an event affects. The cache does not perform I/O.
 //
-// Cached objects refer to each other through pointers. A pointer to an object that has not been
-// read refers to a placeholder, so objects may arrive in any order. While the Pod of an endpoint is
+// Cached objects refer to each other through pointers. Objects may arrive in any order, because a
+// placeholder represents an object that has not been read yet. While the Pod of an endpoint is
 // missing, readers omit the endpoint. When the missing Pod arrives, readers process the endpoint's
 // slice again.
 //

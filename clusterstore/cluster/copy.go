@@ -126,10 +126,10 @@ func (w *copyWriter) check(more, items int) error {
 	return nil
 }
 
-// zip returns the data as one member of a gzip file. Each list of a copy is a gzip file with three
-// members: a head, the items and a tail. The head is compressed after the items, because the head
-// of a protobuf list contains the total size of the items. The items are compressed one by one, so
-// that a copy never needs more memory than its limit.
+// The zip method compresses the data into a complete gzip member. Each list in a copy is a gzip
+// file with three members: a head, the items and a tail. The head is compressed after the items,
+// because the head of a protobuf list contains the total size of the items. The items are
+// compressed one by one, so that a copy never needs more memory than its limit.
 func (w *copyWriter) zip(data []byte) []byte {
 	var member bytes.Buffer // writes to it never fail
 	w.zipped.Reset(&member)
@@ -230,8 +230,8 @@ func (f *Copied) RoundTrip(request *http.Request) (*http.Response, error) {
 var errCopied = errors.New("the API server has not been reached since this replica started, " +
 	"so a copy of the cluster's cache is served")
 
-// If the cluster has synced from the copy, adjust reports in the given Health that the cluster is
-// stale. The receiver may be nil.
+// If the cluster has synced from the copy, the adjust method marks the cluster as stale in the
+// given Health. The receiver may be nil.
 func (f *Copied) adjust(h *follow.Health, synced <-chan struct{}) {
 	if f == nil {
 		return

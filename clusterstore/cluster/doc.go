@@ -17,7 +17,7 @@
 //   - While the API server is unreachable, all cached endpoints stay in use. The Cluster resumes
 //     its watches within 10 s after the API server recovers.
 //   - The resulting endpoints depend only on the objects, not on the order of events. An
-//     EndpointSlice may arrive before its Pod.
+//     EndpointSlice may arrive before the Pods to which it refers.
 //   - The content of an object cannot crash the process or prevent a message from being encoded. A
 //     Cluster ignores endpoints that contain invalid UTF-8. A Cluster also ignores endpoints with
 //     loopback, link-local, multicast or unspecified addresses, because API servers reject these

@@ -346,8 +346,8 @@ func exportKind[O decode.Object](
 	}
 }
 
-// For a kind of the MCS API, ofMCS adds hooks that record in the export index whether the API
-// server serves the kind.
+// ofMCS adds hooks to a resource of the MCS API. The hooks record in the export index whether the
+// API server serves the resource.
 func ofMCS[O decode.Object](c *Cluster, kind int, k follow.Kind[O, any]) follow.Kind[O, any] {
 	k.Serves = func(ctx context.Context) (bool, error) {
 		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)

@@ -10,7 +10,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// State is the state of a local or linked cluster, as shown on pages and in logs and metrics.
+// State is the state of a local or linked cluster, as shown on web pages, in logs and in metrics.
 type State = adminapi.ClusterState
 
 // The states of a cluster.

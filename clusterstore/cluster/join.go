@@ -232,8 +232,8 @@ func (j *joiner) add(list, before []*federation.Endpoint) ([]*federation.Endpoin
 }
 
 // shareCommon returns a pointer to the fields that an endpoint shares with its siblings. If the
-// shared fields of the new endpoint equal those of the previous endpoint, both endpoints use the
-// same pointer.
+// shared fields of the new endpoint equal those of the previous endpoint, shareCommon returns the
+// previous endpoint's pointer to these fields.
 func (j *joiner) shareCommon(c federation.Common) *federation.Common {
 	c.Group = j.group
 	if !j.common.Equal(&c) {

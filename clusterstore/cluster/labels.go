@@ -75,8 +75,8 @@ func (s *labelSet) templateHash() (value string, exists bool) {
 	return value, true
 }
 
-// podLabels returns the endpoint labels that a Pod or ExternalWorkload shares with its siblings,
-// sorted by name.
+// podLabels returns the endpoint labels that a Pod or ExternalWorkload shares with its siblings.
+// The returned labels are sorted by name.
 func podLabels(p *pod, t *template) []federation.Label {
 	labels := make([]federation.Label, 0, 4)
 	if !t.external() {

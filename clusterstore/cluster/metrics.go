@@ -11,7 +11,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// For each resource, resourceNames contains the beginnings of two metric names. The cache field is
+// For each resource, resourceNames contains the prefixes of two metric names. The cache field is
 // the part before "_cache_size", and the lag field is the part before "_informer_lag_seconds". If a
 // resource has no lag metric, its lag field is empty. The metric names match those of Linkerd's
 // destination controller.

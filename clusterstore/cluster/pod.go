@@ -147,9 +147,9 @@ type compactedPod struct {
 	facts    podFacts
 	location *location
 	selected *decode.ExternalWorkload // fields that determine EndpointSlices; only set with LocalConfig.SliceManager
-	// evaluated is a podSet whose opaque ports were evaluated before the Pod was added to the
-	// cache. The field is nil if the namespace has no Servers, or if a sibling of the Pod is
-	// already cached.
+	// The evaluated field is a new podSet with the Pod's opaque ports, which are determined before
+	// the Pod is added to the cache. The evaluated field is nil if the namespace has no Servers, or
+	// if a sibling of the Pod is already cached.
 	evaluated *podSet
 }
 

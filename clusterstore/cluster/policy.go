@@ -80,9 +80,9 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// The join method adds a Pod to the set of its siblings. If the siblings have no set yet, the join
-// method uses the set that is passed as the second argument. If the siblings have no set and the
-// second argument is nil, the join method creates a set.
+// The join method adds a Pod to the set of its siblings. If a Pod's siblings have no set yet, the
+// second argument of the join method becomes their set. If the siblings have no set and the second
+// argument is nil, the join method creates a set.
 func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 	facts := of.facts.withoutNode()
 	set := p.sets[facts]
@@ -269,7 +269,7 @@ func (x *policyIndex) namespaces() []string {
 	return slices.Collect(maps.Keys(x.byNamespace))
 }
 
-// evaluatePod evaluates the opaque ports of a Pod before the Pod is added to the cache. If the Pod
+// evaluatePod determines the opaque ports of a Pod before the Pod is added to the cache. If the Pod
 // belongs to an existing set, evaluatePod does nothing. The caller must not hold cache.mu.
 func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	if by := x.serversFor(key, o); by != nil {
@@ -319,8 +319,8 @@ func (x *policyIndex) mark(namespace string) {
 
 // The evaluate method updates the opaque ports of each set of Pods that was last evaluated before
 // the Servers changed. Sets whose opaque ports exceeded maxOpaqueBytes are also evaluated again. If
-// the Servers have begun to exceed a limit, the result is the message to log. Calls for the same
-// namespace must not overlap.
+// the Servers exceed a limit that they did not exceed before, the result is a message to log. Calls
+// for the same namespace must not overlap.
 func (x *policyIndex) evaluate(namespace string) (reason string) {
 	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
@@ -381,7 +381,8 @@ func (x *policyIndex) toEvaluate(namespace string) (
 }
 
 // The apply method stores the results of an evaluation, and invalidates the Pods whose opaque ports
-// have changed. If the Servers have begun to exceed a limit, the result is the message to log.
+// have changed. If the Servers exceed a limit that they did not exceed before, the result is a
+// message to log.
 func (x *policyIndex) apply(
 	namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts,
 ) (reason string) {

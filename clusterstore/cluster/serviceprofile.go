@@ -122,8 +122,8 @@ type translatedProfile struct {
 //
 // All fields of a condition must match, so the example becomes one [federation.Match] of kind
 // MatchAll with two elements in Sub. If a status range has only one bound, the translated range
-// contains only that status code. Proxies receive weights as integers: a weight of "500m" becomes
-// 5,000, and a weight of 1 becomes 10,000.
+// contains only the status code of that bound. Proxies receive weights as integers: a weight of
+// "500m" becomes 5,000, and a weight of 1 becomes 10,000.
 //
 // translateProfile runs quickly for any spec, and its result can be encoded and sent. All strings
 // are valid UTF-8. The nesting depth of conditions and the total size stay below the limits that

@@ -40,7 +40,7 @@ func indexEntry[T any]() int64 { return mapEntry(sizeof[string]() + sizeof[T]())
 // value.
 func mapEntry(size int64) int64 { return int64(float64(size+1) * indexShare) }
 
-// textSize returns the size of the memory to which a string refers.
+// textSize returns the memory used by the bytes of a string, including the allocation overhead.
 func textSize(text string) int64 {
 	if text == "" {
 		return 0

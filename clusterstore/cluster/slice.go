@@ -272,7 +272,7 @@ func expandEndpoints(l *slice) *coreEndpoints {
 	return o
 }
 
-// appendSlicePort appends a TCP port to the list, and ignores other protocols. An object may
+// If the protocol of a port is TCP, appendSlicePort appends the port to the list. An object may
 // contain several ports that have the same name and different protocols.
 func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, port *int32) []slicePort {
 	if !tcp(string(protocol)) {
