@@ -114,8 +114,8 @@ func (s *shelf) grow(list reflect.Value) reflect.Value {
 	return list.Index(n)
 }
 
-// The holds method reports whether element n of the list shares its memory with the next unused
-// value on the shelf.
+// The holds method reports whether element n of the list occupies the same memory as the next
+// unused value in s.all.
 func (s *shelf) holds(list reflect.Value, n int) bool {
 	if s.used == s.all.Len() || n == list.Cap() {
 		return false

@@ -1,4 +1,4 @@
-// Package decode decodes the responses of API servers one object at a time while they arrive, and
+// Package decode decodes the responses of API servers as they arrive, one object at a time, and
 // skips all fields that Isthmus does not use. The memory and CPU time per object are limited.
 //
 //	sources := decode.NewSources(httpClient, baseURL)
@@ -8,8 +8,8 @@
 //
 // The following rules apply to all responses:
 //
-//   - Decoded fields (kinds.go) have the same values as with client-go. Tests compare the results
-//     with those of client-go.
+//   - The decoded fields (see kinds.go) have the same values as if client-go had decoded them.
+//     Tests compare the results with those of client-go.
 //   - Only annotations in the domains of Linkerd and Isthmus are decoded. Environment variables are
 //     decoded only if they contain a proxy's addresses. From managedFields, only the time of the
 //     newest update is decoded.

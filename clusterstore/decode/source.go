@@ -210,8 +210,9 @@ func cutOff(err error) error {
 	return err
 }
 
-// errNoKey makes the whole response fail. If the name of an object is empty or invalid, the object
-// cannot be refused individually, because refused objects are reported by name.
+// If the name of an object in a response is empty or invalid, the whole response is rejected with
+// errNoKey. An object without a valid name cannot be refused individually, because refused objects
+// are reported by name.
 var errNoKey = errors.New(
 	"the API server sent an object whose name is empty or invalid: check that the URL points to an API server",
 )

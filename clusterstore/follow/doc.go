@@ -30,8 +30,9 @@
 //   - [Group.Health] shows every failure immediately. Most failed requests are retried within 4 s.
 //   - If Isthmus has permission to list a required resource but not to watch it, the resource is
 //     listed again within 30 s.
-//   - A forbidden or absent optional resource is retried within 30 s. Once an absent optional
-//     resource appears in API discovery, it is retried within 10 s.
+//   - If an optional resource is forbidden or absent, Isthmus tries to list the resource again
+//     within 30 s. Once an absent optional resource appears in API discovery, Isthmus tries to list
+//     the resource within 10 s.
 //   - If a resource is over budget, Isthmus pauses for about four times the duration of the last
 //     list, and then lists the resource again. The pause is at least 5 s and at most 34 s.
 //   - All resources are watched again within 10 s after the API server becomes reachable, however

@@ -178,8 +178,8 @@ func (g *Group) HealthChanged() <-chan struct{} {
 	return changed
 }
 
-// The update method holds g.mu while it calls the function named change. If change returns true,
-// the channel that [Group.HealthChanged] returned is closed.
+// The update method holds g.mu while it calls the change function. If the change function returns
+// true, update closes the channel that [Group.HealthChanged] returned.
 func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -77,7 +77,7 @@ func classOf(err error) adminapi.ReadFailure {
 const (
 	troublePause = 5 * time.Minute // how long a problem is shown after its last occurrence
 	// troubleCount is the number of consecutive occurrences after which unusual behavior is
-	// reported. Single occurrences are normal: API servers close watches early when they restart,
+	// reported. Isolated occurrences are normal: API servers close watches early when they restart,
 	// and slow servers send bookmarks late.
 	troubleCount = 3
 )

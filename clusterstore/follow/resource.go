@@ -656,7 +656,7 @@ func answered(err error) bool {
 	return code >= 400 && code < 500 && code != 429
 }
 
-// These constants are the reasons why the pause after a failure must be longer than the backoff.
+// A value of type rest says why the pause after a failed request must be longer than the backoff.
 type rest uint8
 
 const (

@@ -44,9 +44,10 @@ type AddressFilter struct {
 	readAt  time.Time    // when host and hostErr were read
 }
 
-// The refusal method returns a displayable reason why an address must not be probed now. An address
-// may be probed only if the result is "" and ctx is not done. The refusal method blocks until the
-// local cluster's cache is complete or ctx is done.
+// The refusal method checks whether an address may be probed now. If the address must not be
+// probed, the result is the reason, as text for users. An address may be probed only if the result
+// is "" and ctx is not done. The refusal method blocks until the local cluster's cache is complete
+// or ctx is done.
 func (f *AddressFilter) refusal(ctx context.Context, ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if !f.Routable(ip) {

@@ -29,8 +29,8 @@
 //     one per second, even if the IP is probed on several ports and paths.
 //   - A probe times out after five seconds. Probes do not contain credentials and do not follow
 //     redirects.
-//   - Before each probe, the [AddressFilter] checks the exact address of the probe. An address that
-//     the filter refuses is not probed and counts as alive.
+//   - Before each probe, the [AddressFilter] checks the IP address to which the probe will connect.
+//     An address that the filter refuses is not probed and counts as alive.
 //
 // [Tracker.Run] starts one goroutine per probed IP, and waits for all of them to end. All other
 // methods are safe for concurrent use.

@@ -49,8 +49,8 @@ func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	return nil
 }
 
-// The shorten function returns a short error for display. The error's message contains no text from
-// the response.
+// The shorten function converts the error of a failed probe to an error with a short message for
+// users. The short message contains no text from the response.
 func shorten(err error) error {
 	var op *net.OpError
 	switch {

@@ -236,8 +236,8 @@ func (t *Tracker) publish() {
 	}
 }
 
-// Problems returns displayable messages about names that cannot be resolved, and about addresses
-// that are not used because of MaxAddresses.
+// Problems returns messages for users about names that cannot be resolved, and about addresses that
+// are not used because of MaxAddresses.
 func (t *Tracker) Problems() (list []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,12 +24,11 @@ const (
 	pauseAfter = time.Minute
 )
 
-// Turns limits the number of clusters whose facts are read at the same time for calls to
-// [Keeper.Look].
+// Turns limits the number of clusters whose facts [Keeper.Run] reads at the same time in response
+// to [Keeper.Look].
 type Turns chan struct{}
 
-// NewTurns returns Turns that let calls to [Keeper.Look] read facts from up to eight clusters at
-// the same time.
+// NewTurns returns Turns that let the facts of up to eight clusters be read at the same time.
 func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
 // The take method waits for a turn. If ctx is done before the turn begins, the result is false. If

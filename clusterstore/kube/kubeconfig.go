@@ -223,8 +223,8 @@ func readServer(server string) (*url.URL, error) {
 	return u, nil
 }
 
-// ServerName returns the host and port of an API server's URL, for logs and pages. ServerName
-// includes the path of the URL, because several clusters may share a host.
+// ServerName returns the host, port and path of an API server's URL, for display to users. The path
+// is included because several clusters may share a host.
 func ServerName(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {

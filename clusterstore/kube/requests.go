@@ -32,7 +32,7 @@ type Requests struct {
 // clusterRequests contains the metrics of one cluster. The metrics for the local cluster have the
 // same names, labels and buckets as in Linkerd's destination controller, plus the label "cluster".
 // Every replica exports time series for every linked cluster. To limit the total number of time
-// series, a linked cluster has fewer series than the local cluster.
+// series, a replica exports fewer series for each linked cluster than for the local cluster.
 type clusterRequests struct {
 	linked               bool
 	total, errors        *prometheus.CounterVec
