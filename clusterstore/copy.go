@@ -140,8 +140,8 @@ func (c *linkCopy) retry() {
 }
 
 // untilNeeded returns how long the link must still wait before it reads the copy. If the link does
-// not need the copy, untilNeeded returns 0 and false. If a link has not tried to load its copy
-// before the Store settles, the link never loads the copy.
+// not need the copy, untilNeeded returns 0 and false. If the link has not tried to load its copy by
+// the time the Store settles, the link never loads the copy.
 func (c *linkCopy) untilNeeded() (wait time.Duration, needed bool) {
 	next := c.link.next
 	if !c.allowed || next == nil || c.began.IsZero() && closed(c.link.store.settled) {
@@ -255,8 +255,8 @@ func (c *linkCopy) stays() bool {
 }
 
 // The due method returns a channel that receives a value when the link must read its copy or stop
-// serving the copy. The channel is nil unless the link is waiting to read its copy, or a time limit
-// for serving the copy is running.
+// serving the copy. If the link is neither waiting to read its copy nor serving the copy for a
+// limited time, the channel is nil.
 func (c *linkCopy) due() <-chan time.Time {
 	if wait, needed := c.untilNeeded(); needed {
 		return time.After(wait)

@@ -56,7 +56,7 @@ type credentials struct {
 
 	// The following fields are set only for a Secret that can be used.
 	rest        *rest.Config
-	server      string // host, port and path, for logs and pages
+	server      string // host, port and path, for display
 	trustDomain string
 	domain      string
 	ranges      federation.Ranges // nil means all addresses
@@ -177,7 +177,7 @@ func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (an
 }
 
 // readClusterName returns the cluster name in the label. The name "local" is rejected, because
-// labels, pages, annotations and metrics use "local" for the local cluster.
+// labels, web pages, annotations and metrics use "local" for the local cluster.
 func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	name, ok := s.Labels[ClusterNameLabel]
 	switch {

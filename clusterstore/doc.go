@@ -34,8 +34,8 @@
 //   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. The
 //     exports of an unusable or unreachable cluster do not change. If several exports are missing
 //     from a new list of objects, all of them are removed in one step.
-//   - [Store.Status] returns an entry for every link Secret, including the reason if the Secret is
-//     not used. Logs, pages and errors never contain credentials.
+//   - [Store.Status] returns an entry for every link Secret. If a Secret is not used, its entry
+//     gives the reason. Logs, web pages and errors never contain credentials.
 //
 // [Store.Run] starts one goroutine that watches Secrets, and one goroutine per cluster name. Each
 // link is changed only by the goroutine for its cluster name. [LocalLink.Run] reconciles the link

@@ -72,9 +72,9 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 	return l
 }
 
-// link represents the local cluster, or a cluster name for which link Secrets exist. One goroutine
-// runs the link, and only that goroutine writes the fields of the link. The link receives lists of
-// Secrets through its mailbox.
+// link represents the local cluster or a linked cluster. All link Secrets with the same cluster
+// name belong to one link. One goroutine runs the link, and only that goroutine writes the fields
+// of the link. The link receives lists of Secrets through its mailbox.
 //
 // A link has up to two [Cluster] values. The [federation.Table] reads endpoints from the serving
 // Cluster. If l.next is set, it contains a new Cluster, which replaces the serving Cluster once the
@@ -211,9 +211,9 @@ func (l *link) useRanges(want *credentials) {
 	l.log.Info("address ranges changed", zap.String("secret", want.secret), zap.Int("ranges", len(want.ranges)))
 }
 
-// The start method creates and runs a new cluster, and stores it in l.next. While a link is
-// pending, each new cluster inherits the deadline of the previous cluster, so edits to the Secret
-// do not extend the deadline. A cluster has no deadline while it waits for its turn to start.
+// The start method creates a new Cluster, stores it in l.next, and starts it. While a link is
+// pending, each new Cluster inherits the deadline of the previous Cluster, so edits to the Secret
+// do not extend the deadline. A Cluster has no deadline while it waits for its turn to start.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
@@ -322,9 +322,9 @@ func (l *link) readable(from *runningCluster) federation.Source {
 	return g.source
 }
 
-// Once the new cluster has synced, promote makes it the serving cluster. The admitSuccessor method
-// may delay the sync of the new cluster. The table switches from the old Cluster value to the new
-// one in one step. After the switch, promote stops the old Cluster value.
+// Once the new Cluster has synced, promote makes it the serving Cluster. The admitSuccessor method
+// may delay the sync of the new Cluster. The table switches from the old Cluster to the new one in
+// one step. After the switch, promote stops the old Cluster.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.copy.stays() ||
 		l.serving == nil && l.awaitsGateways() {
@@ -475,9 +475,10 @@ func because(text string, why error) string {
 	return text + ": " + why.Error()
 }
 
-// admitSuccessor lets the successor complete its first sync once it has listed all awaited kinds of
-// objects, or no longer has to wait for the missing kinds. The arguments are the current health of
-// the serving cluster and of the successor.
+// admitSuccessor lets the successor complete its first sync once the successor has listed all
+// awaited kinds of objects. If whyNotWait returns a reason, the successor may complete its first
+// sync without the missing kinds of objects. The arguments are the current health of the serving
+// cluster and of the successor.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)

@@ -18,7 +18,7 @@ import (
 // required.
 type LocalLinkOptions struct {
 	TrustDomain string
-	Server      string              // host, port and path of the API server, for pages
+	Server      string              // host, port and path of the API server, for display
 	Cordon      federation.Standing // standing of the cluster's endpoints
 	CordonBy    string              // the setting that requests Cordon, for messages
 	Region      string              // region of the cluster; if empty, the region of its Nodes

@@ -60,8 +60,8 @@ type runningCluster struct {
 // uses credentials that the API server rejects. The recorded time is the time of the first call
 // that finds the successor to be healthier, not the time when the serving cluster became stale.
 // After a long outage of the API server, a successor may resume its watches only moments before the
-// serving cluster does. An advantage of a few moments must not look like an advantage that has
-// lasted since the start of the outage.
+// serving cluster does. If noteAdvantage recorded the start of the outage, the successor would seem
+// to have been healthier for the whole outage.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):

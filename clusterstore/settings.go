@@ -17,9 +17,10 @@ import (
 	"isthmus/federation"
 )
 
-// The following annotations on a link Secret set the standing and the location of its cluster. An
-// invalid value is ignored and reported, except for NetworkAnnotation: if its value is invalid,
-// Isthmus treats the cluster as being on another network.
+// The following annotations on a link Secret configure the standing ([federation.Standing]), the
+// region, the network and the gateways of the linked cluster. An invalid value is ignored and
+// reported, except for NetworkAnnotation: if its value is invalid, Isthmus treats the cluster as
+// being on another network.
 const (
 	CordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
 	CordonOverAnnotation = "isthmus.io/cordon-over" // duration of a gradual cordon or uncordon, up to MaxCordonOver
@@ -262,7 +263,8 @@ func (r *settingsReader) readNetwork() {
 // cluster is unknown, Isthmus must not send traffic to Pods that may be unreachable.
 const unreadableNetwork = "(can't be read)"
 
-// namelessNetwork is the network name that pages show for a cluster without a NetworkAnnotation.
+// namelessNetwork is the network name that web pages show for a cluster without a
+// NetworkAnnotation.
 const namelessNetwork = "(without a name)"
 
 // readGatewayAddresses parses a comma-separated list of HOST:PORT items, in which each HOST is an

@@ -44,8 +44,8 @@ func (s *linkStanding) mayBeLost() bool {
 
 func (s *linkStanding) dueAt() time.Time { return s.lostSince.Add(s.settings.lostAfter) }
 
-// untilLost returns a channel that receives a value when the cluster becomes lost. The channel is
-// nil if the cluster is already lost or cannot become lost.
+// untilLost returns a channel that receives a value when the cluster begins to count as lost. If
+// the cluster already counts as lost, or if mayBeLost returns false, the channel is nil.
 func (s *linkStanding) untilLost() <-chan time.Time {
 	if !s.mayBeLost() || s.lost != federation.InService {
 		return nil

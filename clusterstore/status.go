@@ -35,8 +35,9 @@ func (v *linkStatus) served() *runningCluster {
 	return v.serving
 }
 
-// health returns the health that pages and metrics show for the cluster. If the link serves a copy,
-// the object counts come from the copy, and the errors come from failed requests to the API server.
+// health returns the health that web pages and metrics show for the cluster. If the link serves a
+// copy, the object counts come from the copy, and the errors come from failed requests to the API
+// server.
 func (v *linkStatus) health() cluster.Health {
 	h := v.shown().cluster.Health()
 	if !v.copy.served {
