@@ -12,7 +12,7 @@ const chunkSize = 500
 
 // chunkMap is a map that can be iterated over without holding its lock the whole time. Holding
 // Table.mu while iterating over 50,000 definitions would delay every call to [Table.Changed] by
-// milliseconds. To measure the delay, run:
+// more than a millisecond. To measure the delay, run:
 //
 //	go test -run '^$' -bench ChangedDuringWalks ./federation
 //

@@ -21,7 +21,7 @@ func (c ClusterName) String() string {
 	return string(c)
 }
 
-// ServiceID identifies a service within one cluster. A federated service and all its members have
+// ServiceID identifies a service within one cluster. A federated service and all its members are in
 // the same namespace.
 type ServiceID struct{ Namespace, Name string }
 

@@ -2,8 +2,8 @@
 // the endpoints for each kind of client.
 //
 // A [Definition] lists the members of a service. A [Source] provides the current state of one
-// cluster. A [Table] uses definitions and sources to compute a [Set] of endpoints for every watched
-// [Key], and publishes this set. A Set is immutable, is sorted by address, and contains one
+// cluster. For every watched [Key], a [Table] computes a [Set] of endpoints from the definitions
+// and sources, and publishes the Set. A Set is immutable, is sorted by address, and contains one
 // endpoint per address. [Diff] returns the differences between two sets.
 //
 //	t := federation.NewTable(federation.Options{})

@@ -174,7 +174,7 @@ func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread
 }
 
 // spread.at returns the standing of each part of the cluster at the given time, and the time at
-// which the standing of the next part changes. If all parts have reached the new standing, the
+// which the standing of a part changes next. If all parts have reached the new standing, the
 // returned time is zero.
 func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	if s.step <= 0 {

@@ -21,9 +21,9 @@ func (o offer) behind() (n Behind) {
 }
 
 // A value of type offers contains what each member of a service offers for one port. If several
-// offers contain an address, the first of these offers takes precedence. If several slices of the
-// same offer contain an address, the first of these slices takes precedence. An endpoint stays in
-// its offer even if another endpoint takes precedence, because the other endpoint may be removed
+// offers contain the same address, the first of these offers takes precedence. If several slices of
+// one offer contain the same address, the first of these slices takes precedence. An endpoint stays
+// in its offer even if another endpoint takes precedence, because the other endpoint may be removed
 // later.
 type offers []memberOffer
 
@@ -82,8 +82,8 @@ func merge(offers offers) ([]*Endpoint, contested) {
 // to the endpoint as the given merged list. If no endpoint has changed, the result is the given
 // merged list. The call may modify the given map of contested addresses.
 //
-// The cost of remerge depends only on the size of the changed slices, except for the cost of
-// copying one list of pointers. If many addresses may have changed, remerge calls merge, because
+// The cost of remerge has two parts: copying one list of pointers, and work that depends only on
+// the size of the changed slices. If many addresses may have changed, remerge calls merge, because
 // merging from scratch is then cheaper.
 func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) ([]*Endpoint, contested) {
 	list := touchedAddrs(old, offers[i].offer)
@@ -227,7 +227,7 @@ func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 // list.
 //
 // The pick function returns the new endpoint at an address, or nil to remove the endpoint. The
-// second argument of the pick function reports whether the list contains the address.
+// second argument of the pick function is true if the list contains the address.
 func patch(list []*Endpoint, addrs []touched, pick func(t touched, was bool) *Endpoint) []*Endpoint {
 	var out []*Endpoint // the result for all endpoints of list before index from
 	from := 0

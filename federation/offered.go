@@ -20,8 +20,9 @@ func newOfferedAddrs() offeredAddrs {
 	return offeredAddrs{v4: newAddrUses[[4]byte](), v6: newAddrUses[[16]byte]()}
 }
 
-// The services method finds the watched services for which linked clusters offer the address. The
-// result contains the services' keys in Table.numbered, in an unspecified order.
+// The services method returns the numbers of the watched services for which linked clusters offer
+// the address. The number of a service is its key in Table.numbered. The order of the numbers is
+// unspecified.
 func (o *offeredAddrs) services(a netip.Addr) []uint32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 
 // ProfileKey identifies a destination for the clients in one namespace. The destination is one of:
 //
-//   - a service port, if Addr is zero
-//   - one endpoint of a service, if Instance is its hostname
-//   - an address, if Service is zero
+//   - an address, if Addr is set
+//   - one endpoint of a service, if Instance is set
+//   - a service port, if neither Addr nor Instance is set
 type ProfileKey struct {
 	Service  ServiceID
 	Instance string // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty for the service

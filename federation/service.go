@@ -266,8 +266,8 @@ func (s *watchedService) noteTiers(to *published) {
 }
 
 // reportTiers reports changes to the number of tiers that clients use. If a client appears or
-// disappears, reportTiers does not report a change, even if this client uses more tiers than all
-// other clients in its zone.
+// disappears, reportTiers does not report a change, even if that client uses more tiers than any
+// other client in the same zone.
 func (s *watchedService) reportTiers() {
 	if !s.tierChanges.changed {
 		return

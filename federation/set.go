@@ -49,8 +49,8 @@ type Set struct {
 	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero if unknown
 	Origin     ClusterName // the cluster of the newest change, if Changed is set
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; pointers to unchanged endpoints stay the same
-	// Members is how many members the service has, including members that are not serving. If only
-	// this number changes, the table does not publish a new Set.
+	// Members is the number of members of the service, including members that are not serving. If
+	// only Members changes, the table does not publish a new Set.
 	Members int
 
 	hinted   map[string][]*Endpoint // by node with endpoints determined by node hints; nil if the Key has a node
@@ -61,8 +61,8 @@ type Set struct {
 type Reason uint8
 
 const (
-	// None means that the set contains endpoints, or that none of the other reasons applies. If a
-	// set without endpoints has the reason None, Set.Exists says whether the service exists.
+	// The reason of a set is None if the set contains endpoints, or if no other reason applies. If
+	// a set without endpoints has the reason None, Set.Exists says whether the service exists.
 	None Reason = iota
 	Undefined
 	// NoRemoteService means that the service is a mirror that does not specify its remote Service.

@@ -79,7 +79,8 @@ func (b *Behind) scale(addresses, of int) *Behind {
 }
 
 // AddressOwners is an interface that the local cluster's Source may implement. If an address is
-// assigned to an object in the local cluster, the table refuses the address from linked clusters.
+// assigned to an object in the local cluster, the table refuses the address when a linked cluster
+// offers it.
 //
 // Implementations must be safe for concurrent use, and must never call the Table. Whenever an
 // address is assigned to a different object or to none, [Table.AddressOwnerChanged] must be called.

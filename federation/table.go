@@ -25,11 +25,10 @@ type Options struct {
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
 	// ReportTiers is called when the clients in a zone begin to use more or fewer tiers.
 	ReportTiers func(TierChange)
-	// Supervise must call its third argument, a function that updates a watched service. If this
-	// function panics, Supervise must recover from the panic, and must arrange for its fourth
-	// argument to be called after a pause. The fourth argument is a function that rebuilds the
-	// service by calling Supervise once more. Until the update succeeds, clients keep their
-	// previous endpoints.
+	// Supervise must call the update function, which updates a watched service. If the update
+	// function panics, Supervise must recover from the panic, and must schedule a call to the again
+	// function after a pause. The again function rebuilds the service by calling Supervise once
+	// more. Until the update succeeds, clients keep their previous endpoints.
 	//
 	// The second argument of Supervise is a comparable value that identifies the watched service.
 	// If a service is watched again after its last watch was closed, a new value identifies the

@@ -71,8 +71,8 @@ func (v *tierUsage) decidedBy(st *steering) bool {
 	return sameTiers(v.steering.preference.Tiers, st.preference.Tiers)
 }
 
-// restart replaces the preference. Tiers of the clients' current endpoints stay in use at first,
-// even if the new preference does not need them.
+// restart replaces the preference. At first, clients keep all tiers that contain their current
+// endpoints, even if fewer tiers suffice under the new preference.
 func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
 	*v = tierUsage{steering: st, reported: v.reported}
 	last := 0
@@ -89,9 +89,9 @@ func (v *tierUsage) restart(st *steering, t *tally, got []*Endpoint, now time.Ti
 // begin to use additional tiers immediately. A tier that is no longer needed is dropped part by
 // part, and counts as in use until its last part is dropped.
 //
-// When new counts arrive, it may already be time to drop a tier that the previous counts made
-// unnecessary. So that the result does not depend on the order of events, unneeded tiers are
-// dropped before the new counts are used.
+// When new counts arrive, the time to drop an unneeded tier may already have passed. So that the
+// result does not depend on the order of events, unneeded tiers are dropped before the new counts
+// are used.
 func (v *tierUsage) decide(st *steering, counts tierCounts, now time.Time) use {
 	previous := v.counts
 	remaining := v.withoutLeft(v.inUse, now)
@@ -124,8 +124,8 @@ func (v *tierUsage) withoutLeft(inUse int, now time.Time) int {
 }
 
 // tierUsage.needed updates the times in v.sufficed, and returns how many tiers clients need. If all
-// tiers together have too few ready endpoints, clients need all tiers. If only endpoints of last
-// resort are ready, clients also need the additional tier for endpoints of last resort.
+// regular tiers together have too few ready endpoints, clients need all regular tiers. If only
+// endpoints of last resort are ready, clients need all regular tiers and the tier of last resort.
 func (v *tierUsage) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
 	if len(v.sufficed) != st.tierCount+2 {
 		v.sufficed = make([]time.Time, st.tierCount+2)
