@@ -197,7 +197,7 @@ const (
 // Update, the endpoint field is encoded without the generated code.
 const profileEndpoint protowire.Number = 6
 
-// onlyField is the field number in messages that wrap a single value.
+// onlyField is the number of the only field in a message that wraps a single value.
 const onlyField protowire.Number = 1
 
 func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {

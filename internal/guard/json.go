@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Limits are the maximum total numbers of elements and fields in a JSON document, including nested
-// ones.
+// Limits contains the maximum numbers of array elements and object fields in a JSON document.
+// Elements and fields are counted at all nesting levels.
 type Limits struct {
 	Elements int // of arrays; each may decode to a struct
 	Fields   int // of objects; each may decode to a map entry
