@@ -283,7 +283,7 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 	}
 }
 
-// A view is counted in one series per member of its service. seriesOf returns the labels of this
+// A view is counted in one series per member of its service. seriesOf returns the labels of the
 // series for the given member. Clients can invent any number of hostnames and nodes. To limit the
 // number of series, seriesOf leaves some labels empty:
 //

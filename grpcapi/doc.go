@@ -53,11 +53,11 @@
 //   - The amount of unread data per connection is limited by Options.ConcurrentStreams, maxStalled
 //     and maxReflected. A call counts toward Options.ConcurrentStreams until its client has read
 //     the response.
-//   - Until Finish is called, the server refuses streams only because of Options.Streams,
-//     Options.ViewBytes or federation.MaxUndeclaredPorts.
-//   - Even after the limit on open calls or on the memory used by views is reached, the server
-//     serves client addresses with below-average usage until the total usage exceeds the limit by
-//     one eighth (see quota).
+//   - Until Finish is called, the only limits that make the server refuse streams are
+//     Options.Streams, Options.ViewBytes and federation.MaxUndeclaredPorts.
+//   - When the limit on open calls or the limit on view memory is reached, the server continues to
+//     serve clients whose addresses have below-average usage, until the total usage exceeds the
+//     limit by one eighth (see quota).
 //
 // Concurrency:
 //

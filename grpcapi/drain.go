@@ -88,8 +88,8 @@ type plannedEnd struct {
 }
 
 // planEnds chooses a random time to end each open stream, and sorts the streams by this time.
-// Streams that have not sent their first message are skipped, because a proxy treats the end of a
-// stream before its first message as a refusal.
+// Streams that have not sent their first message are skipped, because a proxy treats a stream that
+// ends before its first message as refused.
 func (o *openStreams) planEnds(over time.Duration) []plannedEnd {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -93,7 +93,8 @@ func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 }
 
 // refusal returns the error for a call whose first set cannot be served. If the set can be served,
-// the result is nil. Once the first set has been sent, a newer set never ends the stream.
+// the result is nil. Once the first set has been sent, the stream stays open even if a newer set
+// has no endpoints.
 func (st *getStream) refusal(set *federation.Set) error {
 	if len(set.Endpoints) > 0 {
 		return nil
@@ -152,8 +153,8 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// produce returns the messages, if any, that update the proxy to the newest set. The stream's turn
-// ends even if a panic occurs while the messages are encoded.
+// produce returns the messages, if any, that bring the proxy up to date with the newest set. The
+// stream's turn ends even if a panic occurs while the messages are encoded.
 func (st *getStream) produce() []*wire.Frame {
 	defer st.endTurn()
 	st.heldBack = false // if newest has no set yet, another set follows
@@ -170,8 +171,8 @@ func (st *getStream) produce() []*wire.Frame {
 	return frames
 }
 
-// advance returns the messages, if any, that update the proxy to the given set, and stores the set
-// as the last one sent.
+// advance returns the messages, if any, that bring the proxy up to date with the given set, and
+// stores the set as the last one sent.
 //
 // While a cluster is pending, an empty set is held back for up to Options.FirstFrame, because the
 // pending cluster may have endpoints. Once this time has elapsed, the empty set is sent, because
@@ -243,11 +244,11 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // follows soon.
 //
 // If the client's node is known, the client's stream can use either of two views: the node's view,
-// whose key contains the node, and the shared view, whose key contains no node. The newest set of
-// each of the two views says which view streams should use. If the node's view refers streams to
-// the shared view, and the shared view refers streams to the node's view, newest returns the set of
-// the node's view. The two views can contradict each other if the set of one view is outdated, or
-// if clients of the two views use different tiers.
+// whose key contains the node, and the shared view, whose key contains no node. The newest set of a
+// view says whether the client's stream should switch to the other view. If the newest set of each
+// view says that the stream should switch, newest returns the set of the node's view. The two views
+// can contradict each other if the set of one view is outdated, or if clients of the two views use
+// different tiers.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // counts the switches between the views with and without a node
 		set, replaced = st.view.get()

@@ -112,8 +112,8 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 	}
 }
 
-// maxOverflows limits the number of series in overflows. Without a limit, clients could create any
-// number of series by requesting invented hostnames and not reading the messages.
+// maxOverflows limits the number of series in overflows. Without a limit, a client could create any
+// number of series by requesting invented hostnames and letting the streams stall.
 const maxOverflows = 1000
 
 // For each destination, overflows counts the streams that have stalled. The series for an open

@@ -173,10 +173,10 @@ const (
 	maxHeaders = 2 << 10
 	// requestWindow is the flow control window of each call and each connection, in bytes. The size
 	// is HTTP/2's default and gRPC's minimum. Without this setting, gRPC would increase the window
-	// to as much as 16 MiB if a client sends a lot of data.
+	// to as much as 16 MiB for a client that sends large amounts of data.
 	requestWindow = 64<<10 - 1
-	// readBuffer is the size of a connection's read buffer, in bytes. A proxy sends a few hundred
-	// bytes per call, and little else.
+	// readBuffer is the size of a connection's read buffer, in bytes. A proxy sends only a few
+	// hundred bytes per call.
 	readBuffer = 1 << 10
 )
 
@@ -238,8 +238,8 @@ func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 	return s.streams.waitUnused(ctx, d)
 }
 
-// Finish ends all streams with Unavailable and refuses new ones, without waiting for the streams to
-// end. Finish should be called when clients can no longer connect.
+// Finish refuses new streams and ends all open streams with Unavailable. Finish does not wait until
+// the streams have ended. Finish should be called when clients can no longer connect.
 func (s *Server) Finish() {
 	s.MarkNotServing()
 	s.streams.finish()

@@ -259,9 +259,8 @@ const turnsPerProcessor = 8
 // other goroutines run sooner. While a stream waits for its turn, it skips sets that have been
 // replaced by newer ones.
 //
-// The turn of a stream lasts while the stream looks up its set, and while the stream encodes
-// messages or waits for another stream to encode them. A stream produces its first messages without
-// waiting for a turn.
+// A stream holds its turn while it looks up its set, and while it encodes messages or waits for
+// another stream to encode them. A stream produces its first messages without waiting for a turn.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }

@@ -313,8 +313,8 @@ const (
 // getView is the view for one federation.Key, and holds the newest set and its encoded messages.
 //
 // The first stream that needs a message encodes it, and all streams send the same bytes. If several
-// streams last sent the same set, they share the messages that replace that set with the newest
-// one.
+// streams must replace the same old set with the newest set, they share the messages of this
+// update.
 type getView struct {
 	viewBase[federation.Key, *federation.Set]
 	enc wire.Encoder
