@@ -43,8 +43,8 @@ type RefusedRequest struct {
 	Status   int    `json:"status"`   // HTTP status code
 }
 
-// Clock compares an API server's clock with the replica's clock, using the most recent Date header
-// in a response.
+// Clock compares an API server's clock with the replica's clock, based on the most recent response
+// that has a Date header.
 type Clock struct {
 	Ahead float64 `json:"aheadSeconds"` // negative if the server's clock is behind
 	// Within is the precision of the Ahead field, in seconds. The precision is limited by the

@@ -56,8 +56,9 @@ type Cluster struct {
 	// different Secret for the cluster.
 	SecretVersion string `json:"secretVersion,omitempty"`
 	// SecretRefused says why the current version of the link Secret cannot be used. If the current
-	// version can be used, SecretRefused is empty. If the current version can be used, but Isthmus
-	// uses another link Secret for the same cluster, UsedInstead is the name of the other Secret.
+	// version can be used, SecretRefused is empty. If the current version of this link Secret can
+	// be used, but Isthmus uses another link Secret for the same cluster, UsedInstead is the name
+	// of the other Secret.
 	SecretRefused string   `json:"secretRefused,omitempty"`
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig in use
@@ -285,8 +286,8 @@ type CacheCopies struct {
 	Off        bool   `json:"off,omitempty"`        // --cache-max-age is 0
 	Error      string `json:"error,omitempty"`      // why the copies can't be listed
 	LeaseError string `json:"leaseError,omitempty"` // why the Lease can't be used
-	// Missing lists the stale clusters that have no complete copy because copying has failed. Stale
-	// clusters that this replica has not cached are omitted.
+	// Missing lists the stale clusters for which copying has failed and no complete copy exists.
+	// Stale clusters that this replica has not cached are omitted.
 	Missing []MissingCopy `json:"missing,omitempty"`
 }
 

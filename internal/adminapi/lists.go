@@ -108,7 +108,8 @@ type Streams struct {
 	Views   []View `json:"views"` // most streams first
 }
 
-// View describes the streams whose clients receive the same endpoints.
+// View describes a group of streams whose clients all receive the same endpoints or the same
+// profile.
 type View struct {
 	Method      string `json:"method"`      // Get or GetProfile
 	Destination string `json:"destination"` // as requested

@@ -60,8 +60,8 @@ type Preference struct {
 	MinReady    string `json:"minReady"`
 	ReturnAfter string `json:"returnAfter"`
 	ReturnOver  string `json:"returnOver"`
-	// Unlinked lists the clusters that the service's own annotation names, but that are not linked.
-	// If a tier names only clusters that are not linked, the tier has no endpoints.
+	// Unlinked lists the clusters that are named in the service's own annotation but are not
+	// linked. If a tier names only clusters that are not linked, the tier has no endpoints.
 	Unlinked []string `json:"unlinked,omitempty"`
 }
 
@@ -88,8 +88,8 @@ type Tier struct {
 	Sent  int    `json:"sent"`            // number sent to these clients
 }
 
-// Failure describes work that panicked because of a bug in Isthmus and that has not succeeded
-// since. Clients keep the endpoints that they received before the failure.
+// Failure describes a task that ended with a panic because of a bug in Isthmus and has not
+// succeeded since. Clients keep the endpoints that they received before the failure.
 type Failure struct {
 	Where  string    `json:"where"`   // kind of work, as in isthmus_panics_total
 	Since  time.Time `json:"since"`   // time of the first panic

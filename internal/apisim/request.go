@@ -66,7 +66,7 @@ func (f objectFunc) until(ctx context.Context) objectFunc {
 }
 
 // writeList writes a list of n objects. A protobuf list begins with its length, so each object is
-// encoded twice: first to compute the length, and then to be sent.
+// encoded twice: once to compute the length, and once to send the object.
 func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMeta, n int, object objectFunc) error {
 	object = object.until(ctx)
 	out := bufio.NewWriter(w)

@@ -211,9 +211,9 @@ func (s *Server) CutWatches() {
 // from an older version.
 func (s *Server) Compact() { s.store.compact() }
 
-// Backup returns a function that restores the current objects. After the restore, new versions
-// continue from the version at the time of the backup, and clients cannot watch from earlier
-// versions. To simulate a restart, the caller must also call CutWatches.
+// Backup saves all current objects and returns a function that restores the saved objects. After
+// the restore, new versions continue from the version at the time of the backup, and clients cannot
+// watch from earlier versions. To simulate a restart, the caller must also call CutWatches.
 func (s *Server) Backup() (restore func()) { return s.store.backup() }
 
 // Kubeconfig returns a kubeconfig with the given address. The address is either the server's own

@@ -258,9 +258,9 @@ type changes struct {
 }
 
 // The since method returns all changes after the given version, or false if some of these changes
-// have been dropped. If the begins argument is true, the result is also false if the given version
-// is older than the last compaction. The begins argument must be true in the first call for each
-// watch.
+// have been dropped. The since method also returns false if the begins argument is true and the
+// given version is older than the last compaction. The begins argument must be true in the first
+// call for each watch.
 func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -419,8 +419,8 @@ func (s *store) taken() *writes {
 	return s.writes
 }
 
-// If the after function that was passed to TakeWrites is not nil, the wrote method calls this
-// function. The caller holds s.mu.
+// The wrote method calls the after function that was passed to TakeWrites, unless that function is
+// nil. The caller holds s.mu.
 func (s *store) wrote(k kind, before, after *object) error {
 	if s.writes.after == nil {
 		return nil

@@ -11,8 +11,9 @@
 // [Define] parses the members of a federated or mirror Service, and [LinkSettings.With] parses the
 // annotations of a link Secret.
 //
-// The second group of functions computes which endpoints of a service a client receives, according
-// to docs/preference.md. The rules cover tiers, min-ready, failback, cordons and Linkerd gateways.
+// The second group of functions applies the rules in docs/preference.md to compute which endpoints
+// of a service a client receives. The rules cover tiers, min-ready, failback, cordons and Linkerd
+// gateways.
 //
 //	st := service.State()                // a Service at one instant
 //	n := st.Needed()                     // number of tiers that clients need

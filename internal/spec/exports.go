@@ -73,8 +73,8 @@ func (c *Exporter) mayExport(namespace string) bool {
 }
 
 // MirrorOwner returns the name of the link to which a mirror Service belongs. The name of a mirror
-// Service ends with a hyphen and the name of the link. If several links match, the longest name
-// wins.
+// Service ends with a hyphen and the name of the link. If several links match, the link with the
+// longest name wins.
 func MirrorOwner(clusters []Exporter, mirror string) (owner string) {
 	for _, c := range clusters {
 		before, fits := strings.CutSuffix(mirror, "-"+c.Name)

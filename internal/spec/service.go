@@ -328,8 +328,8 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 
 // suffices reports whether the best n tiers have enough endpoints for clients. If the best n tiers
 // include the last-resort tier, the result instead says whether clients can stop using the
-// last-resort tier. If another tier has a ready endpoint, and no part of that endpoint's cluster is
-// a last resort, clients can stop using the last-resort tier.
+// last-resort tier. Clients can stop using the last-resort tier if another tier has a ready
+// endpoint in a cluster that does not have the standing LastResort for any part of its endpoints.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
