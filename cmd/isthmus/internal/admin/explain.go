@@ -286,8 +286,8 @@ func portList(ports []uint16) string {
 	return text.Some(list, 10)
 }
 
-// newExplanation converts a [grpcapi.Explanation] to a response of the debug API. The arguments
-// problems and failures describe the same service as the [grpcapi.Explanation].
+// newExplanation converts a [grpcapi.Explanation] to a response of the debug API. The problems and
+// failures arguments describe the same service as the [grpcapi.Explanation].
 func newExplanation(
 	x *grpcapi.Explanation,
 	clusters map[federation.ClusterName]cluster.Status,

@@ -59,8 +59,8 @@ func (l *limiter) limit(next http.Handler) http.Handler {
 			return
 		}
 		defer end()
-		// SetWriteDeadline fails only in tests that do not use a connection and do not need a
-		// deadline.
+		// SetWriteDeadline fails only in tests without a real connection, and these tests do not
+		// need a deadline.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(l.take))
 		next.ServeHTTP(w, r)
 	})

@@ -169,7 +169,8 @@ func (h servicesHandler) line(s *service, standings map[string]string) adminapi.
 	return line
 }
 
-// shownTiers returns the tiers in use for services whose clients do not receive all endpoints.
+// For each watched service whose endpoints depend on a preference or on a cluster's standing,
+// shownTiers returns the tiers that clients in each zone use.
 func (h servicesHandler) shownTiers() map[federation.ServiceID][]adminapi.ZoneTiers {
 	const limit = 6 // zones
 	tiers := make(map[federation.ServiceID][]adminapi.ZoneTiers)

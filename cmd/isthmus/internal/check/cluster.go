@@ -434,9 +434,9 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// anchorsAge and networksAge are the ages, in seconds, that cached trust anchors and cached Pod
-// networks normally do not exceed. If a check is based on data that is older than usual, the result
-// says how old the data is.
+// Cached trust anchors are normally at most anchorsAge seconds old, and cached Pod networks are
+// normally at most networksAge seconds old. If a check is based on data that is older than usual,
+// the result says how old the data is.
 const (
 	anchorsAge  = 15
 	networksAge = 65

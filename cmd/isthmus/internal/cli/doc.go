@@ -19,8 +19,8 @@
 // Callers may rely on the following:
 //
 //   - The exit code is 0 for success, 1 for a failure, and 2 for invalid arguments.
-//   - Each error is one message on standard error that names the command. The message of a
-//     [UsageError] also says how to print the help.
+//   - Each error is reported on standard error as a single message that names the command. The
+//     message of a [UsageError] also says how to print the help.
 //   - "help", "help COMMAND", "COMMAND --help" and "COMMAND -h" work for every command and print to
 //     standard output. "completion SHELL" also prints to standard output.
 //   - For a mistyped command, the error suggests similar commands.

@@ -104,8 +104,9 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 	}
 }
 
-// runOnce performs all checks once, on the pages of all replicas. With --pre, or if there is no
-// replica, runOnce performs only the checks that do not need a replica.
+// runOnce fetches the clusters page and the services page of every replica, and performs all checks
+// on these pages. With --pre, or if there is no replica, runOnce performs only the checks that do
+// not need a replica.
 func (o *checkOptions) runOnce(ctx context.Context, p cli.Process) (*checkState, error) {
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
@@ -225,7 +226,7 @@ func (s *checkState) firstFailure(err error) string {
 
 // merge combines the responses of the replicas. If all replicas agree on a check, its result is
 // listed once. If replicas disagree, each result that is not OK is listed with the name of its
-// replica. If more than one response can be compared, merge also adds a result that says whether
+// replica. If at least two responses can be evaluated, merge also adds a result that says whether
 // the replicas agree.
 func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build) {
 	s.Client = client.Version
@@ -272,8 +273,8 @@ func (s *checkState) merge(answers []Answer[check.Input], client adminapi.Build)
 	}
 }
 
-// The unknown method reports whether at least one replica responded but no response has a supported
-// page format.
+// The unknown method reports whether replicas responded, but none of them in a page format that
+// this program supports.
 func (s *checkState) unknown() bool { return s.replicas > 0 && s.judged == 0 }
 
 // addVersion adds a result that compares the version of a replica with the version of this program.
@@ -482,7 +483,8 @@ func alike(lists [][]check.Result) bool {
 	return true
 }
 
-// runs returns the runs of consecutive elements that have the same key.
+// The runs function splits a list wherever the key of an element differs from the key of the
+// previous element.
 func runs(list []check.Result, of func(check.Result) string) (all [][]check.Result) {
 	for i, r := range list {
 		if i == 0 || of(r) != of(list[i-1]) {

@@ -5,7 +5,8 @@
 //   - "isthmus check" evaluates the pages of all replicas with package check. If there is no
 //     replica, "isthmus check" evaluates the objects that the user can read in the clusters.
 //   - "isthmus get" and "isthmus profile" open the same streams that a proxy opens. After each
-//     message, the commands show the state that the proxy would have.
+//     message, the commands show the state that a proxy would be in after receiving the same
+//     message.
 //
 // "isthmus get" prints the state as a table:
 //
@@ -52,10 +53,10 @@
 // accesses the state.
 //
 // To add a command, create a file named after the command, and add the command to [All]
-// (commands.go). The file contains the flags, the code, the table and the help text of the command.
+// (commands.go). The file contains the flags, code, table and help text of the command.
 //
-//   - A command that opens a stream is a session (stream.go) with its own state type, such as
-//     getState in get.go.
+//   - A command that opens a stream uses a session (stream.go) with a state type of its own, such
+//     as getState in get.go.
 //   - A command that reads a page embeds [Target] (commands.go). [ReadAll] queries every replica
 //     (fetch.go). The types of the page and of the JSON output belong in internal/adminapi.
 //   - Tables consist of cells (cells.go) and are printed on a screen (screen.go). replicas.go

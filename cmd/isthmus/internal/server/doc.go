@@ -10,11 +10,11 @@
 // Callers may rely on the following:
 //
 //   - The command accepts all flags of Linkerd's destination controller, with one dash or two. The
-//     arguments that a Linkerd installation passes to the destination controller also work for
+//     arguments that a Linkerd installation passes to the destination controller also work with
 //     Isthmus, because "isthmus destination" is an alias for "isthmus gateway".
-//   - The replica does not listen on its gRPC address until the replica is ready.
-//   - The replica first opens the port of the admin server, and then starts all of its parts. The
-//     admin server is one of the last parts of the replica to stop.
+//   - The replica does not listen on its gRPC address until it is ready.
+//   - The replica opens the port of the admin server before it starts any of its parts. The admin
+//     server is one of the last parts of the replica to stop.
 //   - Isthmus adapts GOGC to the memory in use, unless GOGC is set in the environment.
 //   - If the trace collector is unusable, Isthmus logs a warning and continues without traces.
 //   - After a SIGTERM, the replica moves its proxies to other replicas before it stops serving. A

@@ -126,8 +126,7 @@ type bucket struct {
 }
 
 // take reports whether a line with this message may be written. If ok is true, dropped is the
-// number of lines with this message that were dropped since a line with this message was last
-// written.
+// number of lines with this message that have been dropped since one was last written.
 func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -72,10 +72,11 @@ func streamLimit(usable int64, streams uint32) int {
 	return int(streams)
 }
 
-// viewLimit computes how much memory all views together may use, in bytes, from the usable memory
-// and --view-memory. By default, the limit is a quarter of the usable memory, but at least
-// minViewMemory (1 MiB) and at most mostViewMemory (2 GiB). Open calls may by default use up to
-// half of the usable memory, so a quarter remains for everything other than views and open calls.
+// viewLimit returns the maximum amount of memory, in bytes, that all views together may use. The
+// maximum depends on the usable memory and on --view-memory. By default, the limit is a quarter of
+// the usable memory, but at least minViewMemory (1 MiB) and at most mostViewMemory (2 GiB). By
+// default, open calls may use up to half of the usable memory and views usually up to a quarter,
+// which leaves a quarter for everything else.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/4, mostViewMemory))
@@ -84,21 +85,21 @@ func viewLimit(usable, view int64) int {
 }
 
 // returnMemory returns free memory to the operating system. Listing objects needs more memory than
-// caching them, so a replica has a lot of free memory after it has listed the objects of all
-// clusters.
+// caching them, so a replica has a large amount of free memory after it has listed the objects of
+// all clusters.
 func returnMemory() { debug.FreeOSMemory() }
 
 // These constants limit the garbage that Go may accumulate, unless GOGC is set in the environment.
 // The limit is maxGarbage bytes, but at least minGCPercent percent and at most maxGCPercent percent
 // of the memory in use.
 //
-// Go's default GOGC of 100 is unsuitable for both small and large heaps. With the small heap of an
-// idle replica, Go would collect garbage constantly while thousands of proxies connect. With a
-// large heap, the default of 100 would waste memory.
+// Go's default GOGC of 100 is unsuitable for both small and large heaps. The heap of an idle
+// replica is so small that, with a GOGC of 100, Go would collect garbage constantly while thousands
+// of proxies connect. With a large heap, a GOGC of 100 would waste memory.
 //
 // Until the replica is ready, garbageAtStart replaces maxGarbage. A replica that is not ready
-// produces a lot of garbage while it lists objects. Before the replica is ready, frequent garbage
-// collection does not slow down any proxy.
+// produces a large amount of garbage while it lists objects. Before the replica is ready, frequent
+// garbage collection does not slow down any proxy.
 const (
 	maxGarbage     = 64 << 20
 	garbageAtStart = 16 << 20

@@ -22,7 +22,7 @@ const (
 	// At the end of a shutdown, the replica spends at most lastLimit on completing admin requests
 	// and sending trace spans.
 	lastLimit = 500 * time.Millisecond
-	// goneAfter is how long a replica must have had no streams before it assumes that no proxy will
+	// goneAfter is how long a replica must be without streams before it assumes that no proxy will
 	// reconnect. A proxy reconnects 0.1 s after its stream has ended.
 	goneAfter = time.Second
 )

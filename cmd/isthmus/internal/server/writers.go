@@ -266,9 +266,9 @@ func (e *exporter) parts() (all []part) {
 // unreadAfter is how long reportUnread waits before it logs kinds that have not been read.
 const unreadAfter = time.Minute
 
-// The reportUnread method waits for the duration unreadAfter. If Isthmus has still not read every
-// kind of object that exports depend on, reportUnread then logs a warning. Until Services and
-// Namespaces have been read, Isthmus does not write objects for exports.
+// The reportUnread method waits for the duration unreadAfter. If Isthmus has not read every kind of
+// object that exports depend on by the end of the wait, reportUnread logs a warning. Until Services
+// and Namespaces have been read, Isthmus does not write objects for exports.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
 		return

@@ -107,8 +107,8 @@ func (c *cluster) foreign(object, why string) error {
 		"or change the object to match manifests/link/remote-access.yaml", c.title, object, why)
 }
 
-// permission is a permission that the user of a command needs. The namespace is empty for
-// cluster-scoped resources. An empty name means any object.
+// permission describes API requests that the user of a command must be allowed to send. The
+// namespace is empty for cluster-scoped resources. An empty name means any object.
 type permission struct {
 	verbs, group, resource, namespace, name string
 }

@@ -7,11 +7,12 @@
 //
 //   - "isthmus link" (link.go, linking.go) reads both clusters and rejects invalid links. In the
 //     linked cluster, the command creates the account with its permissions (access.go) and a token
-//     (token.go). Next, the command tests the token, writes the link Secret (secret.go), waits for
-//     the replicas (links.go) and deletes the older tokens.
-//   - "isthmus unlink" (unlink.go) deletes the objects of a link in reverse order. In the linked
-//     cluster, the command deletes only objects that have the label
-//     app.kubernetes.io/managed-by=isthmus-link and that no other link uses.
+//     (token.go). Next, the command tests the token, writes the link Secret (secret.go), waits
+//     until all replicas use the new token (links.go), and deletes the older tokens.
+//   - "isthmus unlink" (unlink.go) first deletes the link Secret, and then, with --revoke, the
+//     objects that "isthmus link" created in the linked cluster. In the linked cluster, the command
+//     deletes only objects that have the label app.kubernetes.io/managed-by=isthmus-link and that
+//     no other link uses.
 //   - "isthmus cordon" (cordon.go) asks all replicas which endpoints each service would keep during
 //     the cordon, and merges the responses (impact.go).
 //
@@ -19,7 +20,7 @@
 //
 //   - If a command fails, it deletes the token that it created, unless the link Secret might
 //     already contain the token. The command does not write a link whose token the cluster rejects.
-//     To complete a failed command, users run it again. If some replicas do not start to use a new
+//     To complete a failed command, users run it again. If some replicas do not start using a new
 //     token but can still read the linked cluster with the previous token, "isthmus link" restores
 //     the previous link.
 //   - Package guard limits what the clients accept from the clusters. YAML from a cluster is parsed

@@ -74,7 +74,7 @@ func (w *work) warn(format string, args ...any) {
 const pollEvery = 500 * time.Millisecond
 
 // lacks is the type of a function that checks whether a replica's page shows the awaited change. If
-// a part of the change is missing from the page, the function describes the missing part. If
+// the page does not show the whole change yet, the function describes what is still missing. If
 // nothing is missing, the description is "". If the page will never show the change, the result is
 // an error.
 type lacks func(adminapi.Clusters) (string, error)
