@@ -45,8 +45,8 @@ type Options struct {
 	// an export. Pass the same ExportOptions to the Store, together with the result of LocalLink.
 	// If Exports is nil, the cluster caches nothing for exports.
 	Exports *clusterstore.ExportOptions
-	// Supervisor recovers from panics that occur while a Service is being defined, a profile
-	// updated, or a change processed. If Supervisor is nil, a panic ends the process.
+	// Supervisor recovers from panics in the code that defines Services, updates profiles and
+	// processes changes. If Supervisor is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
 	// Report is called when the cluster's state changes, and once at the start if the cluster is
 	// cordoned. Report must not block.

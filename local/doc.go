@@ -8,11 +8,11 @@
 //	defer watch.Close()
 //	zone, changed := l.Zone("node-1")
 //
-// A [clusterstore.LocalLink] lists and watches the local cluster in the same way as a linked
-// cluster. The table lists the local cluster as [federation.Local], with its region and cordon. A
-// [Cluster] provides the same kinds of data as a linked cluster, and also service definitions, node
-// zones and profiles. The Cluster reads the definitions from the labels and annotations of
-// Services, and stores them in the table.
+// A [clusterstore.LocalLink] lists and watches the objects of the local cluster in the same way as
+// the objects of a linked cluster. The table lists the local cluster as [federation.Local], with
+// its region and cordon. A [Cluster] provides the same kinds of data as a linked cluster, and also
+// service definitions, node zones and profiles. The Cluster reads the definitions from the labels
+// and annotations of Services, and stores them in the table.
 //
 // Callers may rely on the following:
 //

@@ -36,8 +36,8 @@
 //     cluster's turn, its namespaces take turns. Objects that are not requested by any export are
 //     treated like the objects of one additional cluster.
 //   - A failed write does not delay other objects. The writer retries a failed write indefinitely,
-//     with a back-off from 1 s to 5 min. Deletions for the same exports wait until the write has
-//     succeeded or has failed five times.
+//     with a back-off that grows from 1 s to 5 min. Deletions for the same exports wait until the
+//     write has succeeded or has failed five times.
 //   - The writer does not write an object that already has the planned content. If the API server
 //     drops fields that an older CRD lacks, the writer does not write the object again just to
 //     restore these fields.
@@ -63,8 +63,8 @@
 //
 // Callers may rely on the following rules for the Leases of service mirrors:
 //
-//   - While a service mirror holds the Lease of a linked cluster, Isthmus does not write mirrors of
-//     the cluster's Services, or federated Services of which the cluster is a member. The Lease is
+//   - While a service mirror holds the Lease of a linked cluster, Isthmus writes neither mirrors of
+//     the cluster's Services nor federated Services of which the cluster is a member. The Lease is
 //     called service-mirror-write-NAME, where NAME is the name of the link, or of a Link object
 //     whose targetClusterName is the name of the link.
 //   - While a service mirror holds the Lease local-service-mirror-write, Isthmus does not write

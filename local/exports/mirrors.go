@@ -67,9 +67,9 @@ type Mirrors struct {
 	mu        sync.Mutex // guards the rest
 	leases    map[string]mirrorLease
 	leasesErr error
-	// readSince is the start of the current period during which Leases have been read without a
-	// long gap. If Leases have never been read, readSince is zero. If two reads are far apart, a
-	// service mirror can acquire and release a Lease between the reads without being noticed.
+	// readSince is the time since which Leases have been read without a long gap. If Leases have
+	// never been read, readSince is zero. If two reads are far apart, a service mirror can acquire
+	// and release a Lease between the reads without being noticed.
 	readSince time.Time
 	lastRead  time.Time               // last read of Leases
 	there     map[string]*linkerdLink // existing Links by key
@@ -260,10 +260,10 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 	return decidingLink(m.links, cluster).selectors
 }
 
-// Complete fills in the Lease field of a cluster. If the cluster has a Link, Complete also sets Age
-// to the creation time of the Link. If the cluster's selectors are unknown, or if the selectors of
-// any cluster changed less than a second ago, Complete also sets Joins to plan.Unreadable, unless
-// Joins is plan.JoinsNone.
+// Complete fills in the Lease field of a cluster. If the cluster has a Link, Complete also stores
+// the Link's creation time in the Age field. If the cluster's selectors are unknown, or if the
+// selectors of any cluster changed less than a second ago, Complete also sets Joins to
+// plan.Unreadable, unless Joins is plan.JoinsNone.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -47,7 +47,7 @@ type api struct {
 	changed   chan struct{} // closed and replaced when links change
 	version   int
 	requests  int
-	reported  federation.Latest[struct{}] // set by each call of Changed
+	reported  federation.Latest[struct{}] // set by each call to Changed
 	selectors []string
 }
 
@@ -165,7 +165,7 @@ func (a *api) renewed() []string {
 	return slices.Clone(a.selectors)
 }
 
-// reports returns a channel that is closed at the next call of Changed.
+// reports returns a channel that is closed at the next call to Changed.
 func (a *api) reports() <-chan struct{} {
 	_, reported := a.reported.Get()
 	return reported

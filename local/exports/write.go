@@ -32,9 +32,9 @@ type kept interface {
 // put returns a function that reads an object and then creates or updates it. The replace callback
 // receives the existing object and returns the object to write. If the object does not exist, the
 // replace callback receives the zero value. If the existing object is already correct or is not
-// managed by Isthmus, the replace callback returns the zero value. The callback called known
-// returns a string that identifies the stored content of an object. If the API stores all fields of
-// the object, this callback is nil.
+// managed by Isthmus, the replace callback returns the zero value. The known callback returns a
+// string that identifies the stored content of an object. If the API stores all fields of the
+// object, the known callback is nil.
 func put[O kept](api client[O], replace func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O

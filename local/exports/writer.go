@@ -36,8 +36,8 @@ type Options struct {
 	// World returns the current state and true. Until all required objects have been listed, the
 	// second result is false. The Writer does not modify the result.
 	World func() (plan.World, bool)
-	// Changed returns a channel that is closed when the result of World may have changed since the
-	// call.
+	// Each call to Changed returns a channel that is closed after the next change that may affect
+	// the result of World.
 	Changed    func() <-chan struct{}
 	Registerer prometheus.Registerer
 	Log        *zap.Logger
@@ -103,7 +103,7 @@ func (w *Writer) await(ctx context.Context) bool {
 	return false
 }
 
-// An idle plan lists no objects, and is not due to be recomputed at any particular time.
+// A plan is idle if it lists no objects and does not say when the next plan is due.
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }

@@ -39,7 +39,7 @@
 //     write cannot keep Run from returning.
 //   - Run does not return before its context is done, even if the API server returns errors or
 //     objects are invalid. A failed write does not delay other Services. The writer retries a
-//     failed write indefinitely, with a back-off from 1 s to 5 min.
+//     failed write indefinitely, with a back-off that grows from 1 s to 5 min.
 //   - Namespaces take turns, and each namespace may have only a few writes in progress (see
 //     local/lease). A write that hangs for 10 s is canceled. Other Services of the namespace are
 //     delayed only if several writes in the namespace hang.

@@ -21,12 +21,12 @@ type plan struct {
 	// added the endpoints to other slices.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// This map contains alternatives to updates in the move list. The alternative to an update does
-	// not remove endpoints that should move to other slices. If the API server has rejected any
-	// slice, the writer skips the updates in the move list and sends the alternatives. If an update
-	// may change the ports of its slice, the map contains no alternative, because the remaining
-	// endpoints would get the new ports. Alternatives that would not change their slice are also
-	// omitted.
+	// For each update in the move list, the instead map may contain a replacement. The replacement
+	// for an update keeps the endpoints that are to move to other slices. If the API server has
+	// rejected any slice, the writer skips the updates in the move list and sends the replacements.
+	// An update that may change the ports of a slice has no replacement, because a replacement
+	// would apply the new ports to endpoints that need the old ports. Replacements that would not
+	// change their slice are omitted.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
@@ -82,7 +82,7 @@ func (p *plan) pack(
 		return cmp.Or(cmp.Compare(len(b.Endpoints), len(a.Endpoints)), cmp.Compare(a.Name, b.Name))
 	})
 	var all []*packed
-	var spare []*discoveryv1.EndpointSlice // existing slices in which no endpoint can stay with its current ports
+	var spare []*discoveryv1.EndpointSlice // existing slices that cannot keep any endpoint unless their ports change
 	for _, s := range existing {
 		if x := keep(s, groups[newPortsKey(s.Ports)]); len(x.endpoints) > 0 {
 			x.differs = !maps.Equal(s.Labels, sliceLabels(svc)) ||
@@ -99,9 +99,9 @@ func (p *plan) pack(
 }
 
 // place assigns the remaining endpoints to spare slices and to new slices. A spare slice is an
-// existing slice in which no endpoint can stay with its current ports. Endpoints that share a spare
-// slice stay together, and stay in that slice if possible. If the plan reuses a spare slice, the
-// slice gets the ports of the endpoints that are assigned to it.
+// existing slice that cannot keep any of its endpoints unless the ports of the slice change.
+// Endpoints that share a spare slice stay together, and stay in that slice if possible. If the plan
+// reuses a spare slice, the slice gets the ports of the endpoints that are assigned to it.
 func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
 	home := make(map[string]int) // workload → index of its spare slice, minus len(spare)
 	for i, s := range spare {
@@ -199,7 +199,7 @@ func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) 
 
 type packed struct {
 	slice     *discoveryv1.EndpointSlice // existing slice; nil to create one
-	spare     bool                       // no existing endpoint stays in the slice with its current ports
+	spare     bool                       // the slice cannot keep any of its endpoints unless its ports change
 	group     *group
 	endpoints []discoveryv1.Endpoint
 	differs   bool

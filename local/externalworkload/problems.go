@@ -29,7 +29,8 @@ func NewProblems(log *zap.Logger, message string) *Problems {
 	return &Problems{log: log, message: message, all: make(map[federation.ServiceID][]string)}
 }
 
-// Set replaces the problems of a Service. An empty list removes them.
+// Set replaces the list of problems recorded for a Service. An empty list removes all recorded
+// problems of the Service.
 func (p *Problems) Set(svc federation.ServiceID, list []string) {
 	if before := p.replace(svc, list); len(list) > 0 && !slices.Equal(before, list) {
 		p.log.Warn(p.message, zap.Stringer("service", svc), zap.Strings("problems", list))

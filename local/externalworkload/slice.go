@@ -54,8 +54,8 @@ func withContents(
 	return c
 }
 
-// sliceLabels returns the labels of a Service's slices, which are the Service's labels and the
-// labels that all slices have. The writer removes other labels from slices, at most once a second
+// sliceLabels returns the labels for a Service's slices: the Service's own labels, and the labels
+// that Isthmus adds to slices. The writer removes other labels from slices, at most once a second
 // per Service.
 func sliceLabels(svc *corev1.Service) map[string]string {
 	l := maps.Clone(svc.Labels)

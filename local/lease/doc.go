@@ -31,10 +31,10 @@
 //     the last write, Run releases the Lease, so that another replica can acquire it within
 //     seconds. Run never releases the Lease of another holder.
 //   - A request for the Lease takes at most 4 s. Releasing the Lease takes at most 10 s.
-//   - The clocks of replicas may differ, because each replica measures the time since it last saw
-//     the Lease change. Replicas ignore the times in the Lease.
-//   - Callers may call Run again after it has returned, so that a replica takes part in elections
-//     only while there is something to write.
+//   - The clocks of replicas do not need to agree, because each replica measures the time since it
+//     last saw the Lease change. Replicas ignore the times in the Lease.
+//   - Callers may call Run again after it has returned, so that a replica can take part in
+//     elections only while there is something to write.
 //   - Elections for different Leases are independent.
 //
 // Isthmus uses a Lease in the same way as Linkerd's controller, with the same contents and
@@ -53,7 +53,7 @@
 //   - An object is written at most once a second. An object that keeps changing is written less
 //     often, down to once per MaxPause.
 //   - A failed write does not delay other objects. The Loop retries a failed write indefinitely,
-//     with a back-off from 1 s to 5 min.
+//     with a back-off that grows from 1 s to 5 min.
 //
 // ARCHITECTURE.md, at the root of the module, explains how the packages work together.
 package lease

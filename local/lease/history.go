@@ -5,8 +5,8 @@ import (
 )
 
 const (
-	// minPause is the minimum pause between two writes to an object. Each further write within
-	// changeTime doubles the pause, up to the MaxPause of the Loop.
+	// minPause is the minimum pause between two writes to an object. Each write within changeTime
+	// of the previous write doubles the pause, up to the MaxPause of the Loop.
 	minPause   = time.Second
 	changeTime = 10 * time.Minute
 	// If other writers revert an object maxReverts times within changeTime, the object is written

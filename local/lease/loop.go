@@ -58,7 +58,7 @@ type Pass[K comparable] struct {
 
 // Options configures a Loop. Changed and Pass are required.
 type Options[K comparable] struct {
-	// Each call of Changed returns a channel that is closed after the next change that may affect
+	// Each call to Changed returns a channel that is closed after the next change that may affect
 	// the result of Pass.
 	Changed func() <-chan struct{}
 	Pass    func() Pass[K]
@@ -211,10 +211,9 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	return max(wait, 0), p.Idle
 }
 
-// inTurn orders tasks so that the values of Turn alternate. Tasks with the same Turn are ordered so
-// that the values of Within alternate. Each pass starts with a different value of Turn. If all
-// passes started with the same value of Turn, and each pass began only a few tasks, tasks with
-// other values of Turn might never begin.
+// inTurn orders tasks round-robin by Turn, and tasks with the same Turn round-robin by Within. Each
+// pass starts with a different value of Turn, so that no value is left out even if each pass has
+// room for only a few tasks.
 func inTurn[K comparable](tasks []Task[K], pass int) []Task[K] {
 	turn := func(tasks []Task[K], of func(Task[K]) string) []Task[K] {
 		by := make(map[string][]Task[K])

@@ -28,10 +28,10 @@
 //   - A marked object does not influence the plan for other namespaces, because anybody can forge
 //     the mark. A member counts toward the limits on exports only if this leader has seen an export
 //     for it. A separate limit applies to members that are listed in existing objects, but were not
-//     requested by any export. A plan checks whether a cluster has suddenly lost many members. If
-//     this leader has never seen an export for some of the lost members, these members are counted
-//     separately for each namespace. Writes for different clusters take turns, and all objects that
-//     were not requested by any export share one turn ([SharedTurn]).
+//     requested by any export. A plan checks whether a cluster has suddenly lost many members. Lost
+//     members for which this leader has never seen an export are counted separately for each
+//     namespace. Writes for different clusters take turns, and all objects that were not requested
+//     by any export share one turn ([SharedTurn]).
 //   - A plan does not remove members of a cluster whose exports are unknown. The exports are
 //     unknown until this process has synced the cluster ([Cluster].Synced).
 //   - Exports are untrusted input. A plan omits and reports values that the API would reject, so
@@ -41,6 +41,5 @@
 //   - The package has no state, and concurrent calls are safe.
 //
 // The rules for ServiceImports come from KEP-1645. Mirrors and federated Services have the labels
-// and annotations that Linkerd's service mirror writes, so tools that read the labels and
-// annotations keep working.
+// and annotations that Linkerd's service mirror writes, so tools that read them keep working.
 package plan

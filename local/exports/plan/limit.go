@@ -97,8 +97,8 @@ func (m limiter) limitClusters() {
 }
 
 // fullest returns up to two entries. The first entry is the link whose exports need the most
-// objects in all namespaces together. The second entry is the pair of a cluster and a namespace
-// whose exports need the most objects. Ties are broken alphabetically.
+// objects in total across all namespaces. The second entry is the combination of cluster and
+// namespace whose exports need the most objects. Ties are broken alphabetically.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}
@@ -157,9 +157,9 @@ func (m limiter) limitAll() {
 
 // allot assigns places to claims. maxTotal limits the total number of places, and maxPerNamespace
 // limits the number of places in each namespace. Claims that had a place in the previous plan come
-// first. The other claims follow in alphabetical order of their namespaces. For each claim that
-// gets no place, allot calls the reject function with the number of claims that rank higher in the
-// same namespace.
+// first. The other claims follow in alphabetical order of their namespaces. For each claim that is
+// not allotted a place, allot calls the reject function with the number of higher-ranking claims in
+// the same namespace.
 func allot(claims map[string][]claim, maxTotal, maxPerNamespace int, reject func(c claim, n int)) {
 	left := maxTotal
 	kept := make(map[string]int) // places of the previous plan, by namespace

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// maker holds the state of one call of Make. Each stage of Make is a type that embeds maker.
+// maker holds the state of one call to Make. Each stage of Make is a type that embeds maker.
 type maker struct {
 	World
 	before, after Memory
 	clusters      map[string]*Cluster
 	named         map[group]*namedMembers // the members that existing objects name
-	// All members for which this leader has seen an export. The limiter adds the members that are
-	// listed in existing objects but were not requested by any export.
+	// At first, the members map contains only members for which this leader has seen an export. The
+	// followNamed method adds members that existing objects list, but that no export requests.
 	members        map[group][]*member
 	namedOnly      map[group][]*member   // members of linked clusters that only objects name
 	unlinked       map[group][]string    // clusters that are not linked and that only objects name

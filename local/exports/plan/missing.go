@@ -210,9 +210,9 @@ func (m keeper) tallyOf(what memberKey, seen bool) tally {
 	return tally{what.member, what.of.Namespace}
 }
 
-// massLosses returns the tallies that show a mass loss. A tally shows a mass loss if it loses more
-// than half of its members, and at least massMembers of them, within massTime. Forged objects
-// affect only the tallies of their own namespace.
+// massLosses returns the tallies that show a mass loss. A tally shows a mass loss if more than half
+// of its members, and at least massMembers of them, are lost within massTime. Forged objects affect
+// only the tallies of their own namespace.
 func (m keeper) massLosses(missing []memberKey, offered map[memberKey]bool) map[tally]bool {
 	lost := make(map[tally]int)
 	count := func(what memberKey, l loss) {

@@ -256,9 +256,9 @@ func unite(lists []portList) (ports []Port, refused []string) {
 
 // fitting selects maxPorts of the given ports, and reports for each port whether the port is
 // selected. The ports of earlier members take precedence over the ports of later members. If the
-// first list belongs to a member, ports that are missing from all known exports rank directly after
-// that member's ports. If the first list consists of existing ports, ports that are missing from
-// all known exports rank first.
+// first list belongs to a member, only this member's ports take precedence over ports that no known
+// export contains. If the first list consists of existing ports, the ports that no known export
+// contains take precedence over all other ports.
 func fitting(ports []Port, lists []portList) []bool {
 	ranks := make(map[Port]int)
 	const unknown = 1 // rank of ports that are missing from all known exports: between the first two lists

@@ -36,7 +36,7 @@ type ServiceExport struct {
 	Conditions          []metav1.Condition // set for the local cluster only
 }
 
-// Service holds the fields that a plan reads from an exported Service or from a written Service.
+// Service holds the fields of a Kubernetes Service that a plan reads or sets.
 type Service struct {
 	ID
 	UID                  string

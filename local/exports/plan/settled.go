@@ -248,7 +248,7 @@ func (s *settler) keptPorts(there []Port) portList {
 	return list
 }
 
-// unnamed returns the existing ports that have no name or a generated name. A port's name counts as
+// unnamed returns the existing ports whose name is empty or generated. A port's name counts as
 // generated if the port has no name in the oldest known export that contains the port. If no known
 // export contains a port, and the port's name may have been generated, the name counts as
 // generated.
@@ -350,8 +350,8 @@ func (f *portFate) keepsOut(port Port, p *member) bool {
 }
 
 // rivals reports whether a port of a member's export could replace the given existing port. A port
-// of the export can replace the existing port only if the two ports conflict, and if the port of
-// the export conflicts with no other port that is kept.
+// of the export can replace an existing port only if the two conflict and the export's port does
+// not conflict with any other existing port that is kept.
 func (f *portFate) rivals(port Port, p *member) bool {
 	remains := func(other Port) bool { return other != port && f.remains(other, p) }
 	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {

@@ -56,8 +56,9 @@ func (w *WantedService) Content() string {
 }
 
 // Over returns a copy of the given Service with the planned values applied, and reports whether the
-// copy differs. If the given Service is nil, Over returns the Service to create. Values, labels and
-// annotations that other clients have set stay unchanged. Before a write, check with
+// copy differs from the given Service. While w.Waits is true, Over always reports a difference. If
+// the given Service is nil, Over returns the Service to create and reports a difference. Values,
+// labels and annotations that other clients have set stay unchanged. Before a write, check with
 // [WantedService.Mine] that the plan may write the Service.
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {

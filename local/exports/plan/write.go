@@ -60,8 +60,8 @@ func (m writer) write() {
 		}
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(m.named), compareGroups) {
-		// If somebody has removed all members from an object, the object's exports are unknown
-		// until all clusters have synced.
+		// An object that lists no members is kept until all clusters have synced, because any of
+		// the clusters may have an export for the object.
 		if len(m.members[g]) == 0 && !m.frozen[g] && !m.leftToLinkerd(g) &&
 			(len(m.named[g].clusters) > 0 || m.allKnow(g.kind)) {
 			m.remove(g)
