@@ -41,10 +41,10 @@ type window struct {
 	linkerds  map[string]bool // addresses of Linkerd's own replicas
 }
 
-// gateway identifies the Deployment under test by its name and the labels of its Pods.
-type gateway struct{ deployment, selector string }
+// target identifies the Deployment under test by its name and the labels of its Pods.
+type target struct{ deployment, selector string }
 
-var own = gateway{"isthmus", "app.kubernetes.io/name=isthmus"}
+var own = target{"isthmus", "app.kubernetes.io/name=isthmus"}
 
 type events struct{ *world }
 
@@ -57,17 +57,18 @@ func (e events) all(ctx context.Context) error {
 		{"isthmus check", e.check},
 		{"a node is drained", e.drain},
 		{"rolling update, DNS with a TTL of 30 s", e.update},
-		{"a gateway hangs: its liveness probe", e.hang},
-		{"a gateway is killed", e.kill},
-		{"a gateway is out of memory", e.outOfMemory},
+		{"a replica hangs: its liveness probe", e.hang},
+		{"a replica is killed", e.kill},
+		{"a replica is out of memory", e.outOfMemory},
 		{"west's API server is killed, back after 10 s", e.killAPI("west")},
-		// This event is the first outage of east, so that no older copy of east exists.
-		{"rolling update while east's API server is down", e.updateWithoutEast},
 		{"east's API server is killed, back after 10 s", e.killAPI("east")},
 		{"rolling update, DNS with a TTL of 5 s", func(ctx context.Context, n *window) error {
 			return errors.Join(e.setTTL(ctx, "5"), e.update(ctx, n))
 		}},
 		{"a node is lost, back after 2 min", e.lose},
+		// This event comes last. Its outage is longer than Kubernetes waits for a node, so that the
+		// controllers of east may mark Pods unready minutes after the API server is back.
+		{"rolling update while east's API server is down", e.updateWithoutEast},
 	})
 }
 
@@ -149,10 +150,10 @@ func (e events) check(ctx context.Context, n *window) error {
 
 // pods waits for a minimum number of running and ready Pods and returns them.
 func (e events) pods(ctx context.Context, least int) (ready []corev1.Pod, err error) {
-	err = await(ctx, "the gateway's Pods", func() error {
+	err = await(ctx, "the Pods of Isthmus", func() error {
 		list, err := e.clients["west"].CoreV1().
 			Pods("linkerd").
-			List(ctx, metav1.ListOptions{LabelSelector: e.gateway.selector})
+			List(ctx, metav1.ListOptions{LabelSelector: e.target.selector})
 		if err != nil {
 			return err
 		}
@@ -318,7 +319,7 @@ func (e events) restartAPI(ctx context.Context, name string) error {
 func (e events) drain(ctx context.Context, n *window) error {
 	for _, command := range [][]string{
 		{"drain", "west-2", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=5m"},
-		{"rollout", "status", "-n", "linkerd", "deployment/" + e.gateway.deployment, "--timeout=5m"},
+		{"rollout", "status", "-n", "linkerd", "deployment/" + e.target.deployment, "--timeout=5m"},
 		{"uncordon", "west-2"},
 	} {
 		if _, err := e.kubectl(ctx, "", "west", command...); err != nil {
@@ -347,7 +348,7 @@ func (e events) update(ctx context.Context, n *window) error {
 		"restart",
 		"-n",
 		"linkerd",
-		"deployment/"+e.gateway.deployment,
+		"deployment/"+e.target.deployment,
 	); err != nil {
 		return err
 	}
@@ -357,18 +358,13 @@ func (e events) update(ctx context.Context, n *window) error {
 // updateWithoutEast replaces all replicas while east's API server is down, after a copy of east's
 // cache has been written.
 func (e events) updateWithoutEast(ctx context.Context, n *window) error {
+	if err := e.awaitCopy(ctx, false); err != nil { // left over from an earlier outage
+		return err
+	}
 	if err := e.clusters["east"].Kill(); err != nil {
 		return err
 	}
-	err := await(ctx, "the copy of east", func() error {
-		list, err := e.clients["west"].CoreV1().
-			ConfigMaps("linkerd").
-			List(ctx, metav1.ListOptions{LabelSelector: "isthmus.io/cache-cluster=east"})
-		if err == nil && len(list.Items) == 0 {
-			err = errors.New("there is no ConfigMap")
-		}
-		return err
-	})
+	err := e.awaitCopy(ctx, true)
 	if err == nil {
 		err = e.update(ctx, n)
 	}
@@ -382,6 +378,19 @@ func (e events) updateWithoutEast(ctx context.Context, n *window) error {
 	// controllers of east may mark the node's Pods unready for a moment.
 	_, err = e.reports(ctx, true)
 	return err
+}
+
+// awaitCopy waits until a copy of east's cache exists, or until none exists.
+func (e events) awaitCopy(ctx context.Context, want bool) error {
+	return await(ctx, "the copy of east", func() error {
+		list, err := e.clients["west"].CoreV1().
+			ConfigMaps("linkerd").
+			List(ctx, metav1.ListOptions{LabelSelector: "isthmus.io/cache-cluster=east"})
+		if err == nil && want != (len(list.Items) > 0) {
+			err = fmt.Errorf("%d ConfigMaps exist", len(list.Items))
+		}
+		return err
+	})
 }
 
 // countShort counts the streams that have had too few endpoints since the last mark.
@@ -400,14 +409,14 @@ func (e events) countShort(ctx context.Context, n *window) error {
 
 // finish waits until a rolling update is complete and the previous Pods have disappeared.
 func (e events) finish(ctx context.Context, n *window, began time.Time) error {
-	if err := e.rollout(ctx, "west", "linkerd/"+e.gateway.deployment); err != nil {
+	if err := e.rollout(ctx, "west", "linkerd/"+e.target.deployment); err != nil {
 		return err
 	}
 	n.note = fmt.Sprintf("rollout status ends after %.0f s", time.Since(began).Seconds())
 	return await(ctx, "the previous Pods no longer exist", func() error {
 		list, err := e.clients["west"].CoreV1().
 			Pods("linkerd").
-			List(ctx, metav1.ListOptions{LabelSelector: e.gateway.selector})
+			List(ctx, metav1.ListOptions{LabelSelector: e.target.selector})
 		if err == nil &&
 			slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }) {
 			err = errors.New("one is there")

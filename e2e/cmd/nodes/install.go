@@ -95,8 +95,8 @@ func inLinkerdsPlace(ctx context.Context, w *world) error {
 			}
 		}
 	}
-	w.gateway = gateway{"linkerd-destination", "linkerd.io/control-plane-component=destination"}
-	if err := w.rollout(ctx, "west", "linkerd/"+w.gateway.deployment); err != nil {
+	w.target = target{"linkerd-destination", "linkerd.io/control-plane-component=destination"}
+	if err := w.rollout(ctx, "west", "linkerd/"+w.target.deployment); err != nil {
 		return err
 	}
 	if err := w.startClients(
@@ -109,10 +109,10 @@ func inLinkerdsPlace(ctx context.Context, w *world) error {
 	happen := events{w}
 	return happen.play(ctx, []event{
 		{
-			"kubectl set image: the gateway takes the place",
+			"kubectl set image: Isthmus replaces Linkerd's controller",
 			happen.change("set", "image", "deployment/linkerd-destination", "destination="+isthmusImage),
 		},
-		{"kubectl rollout undo: Linkerd's is back", happen.change("rollout", "undo", "deployment/linkerd-destination")},
+		{"kubectl rollout undo: Linkerd's controller is back", happen.change("rollout", "undo", "deployment/linkerd-destination")},
 	})
 }
 

@@ -22,11 +22,10 @@ import (
 
 const help = `nodes [flags]
 
-Runs two clusters with real nodes (containerd, kubelet, kube-proxy, CNI plugins, CoreDNS), installs the gateway in the
-first one by the README's commands, links the second one, and prints a table of what clients in Pods notice while a
-gateway is killed, an API server is killed, a node is drained and lost, and the gateway is updated. make nodes builds
-all that it needs, except containerd, runc, nft and ip, which are the distribution's. It needs Linux and root, and
-leaves nothing behind.
+Run two clusters with real nodes (containerd, kubelet, kube-proxy, CNI plugins, CoreDNS). Install Isthmus in the first
+cluster with the README's commands, and link the second cluster. Kill replicas and API servers, drain and lose a node,
+update Isthmus, and print a table of what clients in Pods notice. The command needs Linux, root, containerd, runc, nft
+and ip; make nodes builds everything else. All clusters and networks are removed at the end.
 
 Flags:
 `
@@ -58,17 +57,17 @@ func main() {
 			&o.repository,
 			"repository",
 			".",
-			"the repository's `folder`, in whose bin and out everything has been built",
+			"find the built programs in bin and out of the repository in this `directory`",
 		)
 		flags.StringVar(
 			&o.linkerd,
 			"linkerd",
 			"",
-			"the `binary` of Linkerd's controller, whose place the gateway then takes too",
+			"also replace Linkerd's controller, which is this `binary`",
 		)
-		flags.StringVar(&o.run, "run", "", "a `regex`: only these events")
-		flags.BoolVar(&o.look, "look", false, "only look whether the machine has what is needed")
-		flags.StringVar(&o.inside, "inside", "", "for the command itself")
+		flags.StringVar(&o.run, "run", "", "play only the events that match this `regex`")
+		flags.BoolVar(&o.look, "look", false, "only check whether the machine has everything that is needed")
+		flags.StringVar(&o.inside, "inside", "", "used only by the command itself")
 		if err := harness.ParseFlags(flags, os.Args[1:], help, os.Stdout); err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ type world struct {
 	nodes    map[string]*exec.Cmd
 	began    time.Time
 
-	gateway gateway           // Deployment under test
+	target  target            // Deployment under test
 	asked   string            // Deployment of the clients
 	streams map[string]Report // reports of the clients when they last settled
 }
@@ -60,7 +60,7 @@ func runInside(ctx context.Context, o options) error {
 		clients:  map[string]*kube.Client{},
 		nodes:    map[string]*exec.Cmd{},
 		began:    time.Now(),
-		gateway:  own,
+		target:   own,
 	}
 	// The make command in the README must not inherit variables from a parent make.
 	if err := errors.Join(os.Chdir(o.repository), os.Unsetenv("MAKELEVEL"), os.Unsetenv("MAKEFLAGS"),
@@ -81,12 +81,12 @@ func runInside(ctx context.Context, o options) error {
 		{"nodes", w.startNodes},
 		{"DNS, Services, Pods", w.startPods},
 		{
-			"the gateway, as the README installs it; a linked cluster; clients",
+			"Isthmus, as the README installs it; a linked cluster; clients",
 			func(ctx context.Context) error { return install(ctx, w) },
 		},
 		{"events", events{w}.all},
 		{
-			"in the place of Linkerd's destination controller",
+			"Isthmus instead of Linkerd's destination controller",
 			func(ctx context.Context) error { return inLinkerdsPlace(ctx, w) },
 		},
 	} {
