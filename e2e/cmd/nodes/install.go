@@ -112,7 +112,10 @@ func inLinkerdsPlace(ctx context.Context, w *world) error {
 			"kubectl set image: Isthmus replaces Linkerd's controller",
 			happen.change("set", "image", "deployment/linkerd-destination", "destination="+isthmusImage),
 		},
-		{"kubectl rollout undo: Linkerd's controller is back", happen.change("rollout", "undo", "deployment/linkerd-destination")},
+		{
+			"kubectl rollout undo: Linkerd's controller is back",
+			happen.change("rollout", "undo", "deployment/linkerd-destination"),
+		},
 	})
 }
 

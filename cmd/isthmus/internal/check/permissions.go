@@ -29,7 +29,7 @@ func LocalPermissions() []Permission {
 		{"", "endpoints", read, "", false, Warning, "--enable-endpoint-slices=false does not work"},
 		{
 			"", "nodes", read, "", false, Warning,
-			"zones and the region are unknown, and Isthmus may mistake local Nodes for gateways of linked clusters",
+			"zones and the region are unknown, and Isthmus may probe local Nodes as gateways of linked clusters",
 		},
 		{"discovery.k8s.io", "endpointslices", read, "", false, Failure, "replicas do not become ready"},
 		{"discovery.k8s.io", "endpointslices", []string{"create", "update", "patch", "delete"}, "", false, Warning,
