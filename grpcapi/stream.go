@@ -54,8 +54,8 @@ var (
 // stream, but any goroutine may call the end method.
 //
 // Streams have no message queues. Each stream stores the last state that it has sent, and its next
-// update leads directly from this state to the newest state. A slow proxy delays only its own
-// stream, which then skips intermediate states.
+// update contains the difference between this state and the newest state. A slow proxy delays only
+// its own stream, which then skips intermediate states.
 type stream struct {
 	server    *Server
 	out       sink

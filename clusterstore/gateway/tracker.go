@@ -319,7 +319,7 @@ type resolved struct {
 
 // The remember method creates state for new probes, and drops the state of probes that have not
 // been used for a long time. If the probe of a gateway has changed, the new probe starts with the
-// health of the old probe. The caller holds t.mu.
+// result of the old probe. The caller holds t.mu.
 func (t *Tracker) remember(before []Address) {
 	now := time.Now()
 	maps.DeleteFunc(t.probed, func(_ probeKey, p *probed) bool {

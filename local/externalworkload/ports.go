@@ -44,8 +44,8 @@ func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	return ports
 }
 
-// portsAt resolves the target ports of a Service to the port numbers of one workload. Ports that
-// the workload lacks are omitted and reported.
+// portsAt resolves the target ports of a Service to the port numbers of one workload. The
+// result omits ports that the workload lacks; portsAt reports them to the problem function.
 func portsAt(
 	ports []corev1.ServicePort, w *decode.ExternalWorkload, problem func(string, ...any),
 ) []discoveryv1.EndpointPort {

@@ -137,8 +137,8 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 	return written, err
 }
 
-// mayBeDone reports whether a write may have succeeded although the request returned an error. A
-// write may have succeeded if the API server has not responded or the response leaves the outcome
+// mayBeDone reports whether a write may have succeeded even though the request returned an error.
+// A write may have succeeded if the API server has not responded or the response leaves the outcome
 // open.
 func mayBeDone(err error) bool {
 	if err == nil || errors.Is(err, errChanged) {
