@@ -179,9 +179,9 @@ func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 const maxStarts = 32
 
 // A turn has at most startSteps steps, each of length startStep, so that an unresponsive cluster
-// does not delay other clusters. No step of a turn begins until the goroutine has noticed the end of
-// the previous step. If the CPUs are busy, the goroutine notices the end of each step late, so the
-// whole turn takes longer.
+// does not delay other clusters. No step of a turn begins until the goroutine has noticed the end
+// of the previous step. If the CPUs are busy, the goroutine notices the end of each step late, so
+// the whole turn takes longer.
 const (
 	startSteps = 20
 	startStep  = 50 * time.Millisecond

@@ -237,8 +237,8 @@ func (f *feed[O, T]) commit() {
 }
 
 // replaceAll replaces the contents of the Store with the staged objects, and reports whether it
-// dropped any object. New objects are added before old objects are dropped, because a new slice, Pod,
-// Server or ServiceProfile may replace an old one.
+// dropped any object. New objects are added before old objects are dropped, because a new slice,
+// Pod, Server or ServiceProfile may replace an old one.
 //
 // PrepareDrop first releases the addresses of the old objects, because an address could otherwise
 // be assigned to two objects for a moment. If two objects share an address while a proxy looks it

@@ -81,8 +81,8 @@ func (r reader) Read() federation.Share {
 	return federation.Share{State: r.State(r.id), Slices: []*federation.Slice{slice}}
 }
 
-// A Directory contains Nodes n1, n2, …, each in the zone with the same number (z1, z2, …). Directory
-// has no profiles.
+// A Directory contains Nodes n1, n2, …, each in the zone with the same number (z1, z2, …). A
+// Directory has no profiles.
 type Directory struct{}
 
 // Zone implements grpcapi.Directory.
