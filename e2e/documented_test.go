@@ -211,6 +211,7 @@ func TestDocumentedCommands(t *testing.T) {
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	c := client(t, server)
 	must(t, c.ServeMCS(t.Context(), kube.MCSVersions...))
+	servePrometheusOperator(t, c)
 	for _, name := range []string{"linkerd", "linkerd-multicluster", "shop"} {
 		must(t, c.Apply(t.Context(), kube.Namespace(name)))
 	}

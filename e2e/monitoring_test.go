@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
+
+	"isthmus/e2e/harness/kube"
 )
 
 //go:generate go test -run ^TestPrometheusRule$ . -update
@@ -63,17 +65,7 @@ func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	c := client(t, server)
-	must(t, c.ApplyYAML(
-		t.Context(),
-		definition("PodMonitor", "podmonitors")+"---\n"+definition("PrometheusRule", "prometheusrules"),
-	))
-	await(t, "the CRDs are served", func() error {
-		list, err := c.Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
-		if err == nil && len(list.APIResources) != 2 {
-			err = fmt.Errorf("%d CRDs are served", len(list.APIResources))
-		}
-		return err
-	})
+	servePrometheusOperator(t, c)
 	c = client(t, server) // a new client that discovers the CRDs
 	must(t, c.Apply(t.Context(), restricted("linkerd"), restricted("monitoring")))
 
@@ -120,6 +112,23 @@ func TestMonitoring(t *testing.T) {
 		endpoints[0].(map[string]any)["path"] != "/metrics" {
 		t.Errorf("PodMonitor scrapes %v, %v", endpoints, err)
 	}
+}
+
+// servePrometheusOperator installs stand-ins for CRDs of the Prometheus operator, and waits until
+// they are served.
+func servePrometheusOperator(t *testing.T, c *kube.Client) {
+	t.Helper()
+	must(t, c.ApplyYAML(
+		t.Context(),
+		definition("PodMonitor", "podmonitors")+"---\n"+definition("PrometheusRule", "prometheusrules"),
+	))
+	await(t, "the CRDs are served", func() error {
+		list, err := c.Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
+		if err == nil && len(list.APIResources) != 2 {
+			err = fmt.Errorf("%d CRDs are served", len(list.APIResources))
+		}
+		return err
+	})
 }
 
 // definition returns a CRD of the Prometheus operator that accepts any fields.
