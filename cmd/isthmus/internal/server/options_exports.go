@@ -82,7 +82,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 		duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"),
 		"After a link Secret is deleted, wait for `DURATION` (10s to 168h) before deleting the objects "+
 			"that were written for the cluster. "+
-			"If more than half of a cluster's exports disappear within a minute, "+
+			"If a cluster loses more than half of its exports, and at least ten, within a minute, "+
 			"Isthmus also delays the deletion of the objects that were written for them.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
 		"Write at most `NUMBER` objects (1 to 5000) per namespace for the exports of each cluster, linked or local. "+
