@@ -39,11 +39,11 @@ TOOLS_TEXT         := == compiling Prometheus and Helm from source: only once, a
 # compiles it in the folder of its module in the module cache, with that module's go.mod.
 KUBECTL_MODULE      = k8s.io/kubectl@$(shell cat e2e/tools/kubectl/version.txt)
 KUBECTL_FOLDER      = "$$(cd e2e/tools && go mod download $(KUBECTL_MODULE) && go list -m -f '{{.Dir}}' $(KUBECTL_MODULE))"
-KUBECTL_TEXT       := == compiling the oldest kubectl that docs/install.md supports: only once, about 2 minutes on two cores, without output
+KUBECTL_TEXT       := == compiling the oldest kubectl that Isthmus supports: only once, about 2 minutes on two cores, without output
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{sub(/ \(/, "\n                      (", $$2); printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo 'With KUBEBUILDER_ASSETS=DIR, all targets except nodes run the kube-apiserver and etcd in DIR and do not compile them.'
+	@echo 'With KUBEBUILDER_ASSETS=DIR, all targets that start clusters, except nodes, run the kube-apiserver and etcd in DIR and do not compile them.'
 
 build: export CGO_ENABLED := 0
 build: ## Build bin/isthmus, which needs no other files (VERSION=v0.1.0: the version that it prints)
@@ -97,7 +97,7 @@ programs: first-build build
 	$(call announce,$(KUBECTL_FOLDER),,./pkg/cmd,$(KUBECTL_TEXT))
 	cd $(KUBECTL_FOLDER) && go build -ldflags='-s -w' -o $(BIN)/oldest-kubectl $(CURDIR)/e2e/tools/kubectl/main.go
 
-tools: programs ## Build Isthmus and all test programs, such as API servers, scenario, Prometheus and Helm
+tools: programs ## Build Isthmus and programs for tests, such as API servers, scenario, Prometheus and Helm
 	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/bench ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
 
 manifests: ## Print manifests for kubectl apply (FOLDER=install|linkerd|link|monitoring IMAGE= VERSION= NAMESPACE= WITH= LINKERD=FILE RUNBOOKS=URL)
@@ -216,7 +216,7 @@ fuzz: ## Run every fuzz test for 20 s, or a million times for joins, policy and 
 	    (cd $$d && $(BIN)/fuzz.test -test.run '^$$' -test.fuzz "^$$f$$" -test.fuzztime $(or $(FUZZTIME),$$time) \
 	      -test.fuzzminimizetime 100x -test.fuzzcachedir "$$(go env GOCACHE)/fuzz/isthmus/$$d") || exit 1; done; done
 
-vulncheck: ## Find known vulnerabilities in linked code; needs access to vuln.go.dev
+vulncheck: ## Find known vulnerabilities in the code of Isthmus and its dependencies; needs access to vuln.go.dev
 	go tool govulncheck ./...
 
 clean: ## Remove bin and out
