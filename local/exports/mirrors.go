@@ -315,7 +315,7 @@ func (m *Mirrors) Notes() (all []string) {
 		if l.problem != "" {
 			all = append(all, fmt.Sprintf(
 				"Link %s/%s cannot be read, so its last valid version selects the exports of cluster %s; "+
-					"if the replica has never read a valid version, objects for the cluster are neither added nor removed: %s",
+					"if this replica has read no valid version, no objects for the cluster are added or removed: %s",
 				m.o.Namespace,
 				l.name,
 				l.cluster,

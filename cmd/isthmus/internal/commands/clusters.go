@@ -28,7 +28,7 @@ func clustersCommand() cli.Command {
 	o := &clustersOptions{every: 2 * time.Second}
 	return o.command(cli.Command{
 		Use:     "clusters",
-		Summary: "show the state and standing of every linked cluster, and why a cluster is not ready or not in service",
+		Summary: "show the state and standing of every linked cluster, and why one is not ready or not in service",
 		Intro:   clustersIntro,
 		Ending:  clustersEnding,
 		Run:     func(ctx context.Context, p cli.Process) error { return runClusters(ctx, p, o) },
