@@ -384,7 +384,7 @@ func (w *linked) linkedByHand(t *testing.T) {
 	token := secretToken(t, east, "linkerd-multicluster", "by-hand")
 	w.ok(t, "unlink east --revoke --context east --yes",
 		"kept ServiceAccount linkerd-multicluster/isthmus-remote-access and its permissions, "+
-			"because another link may use the account's 1 other token (Secret by-hand)")
+			`because another link may use the account's 1 other token \(Secret by-hand\)`)
 	w.expect(t, "east is unlinked", w.pods["west"])
 	if err := east.Refuses(t.Context(), token); err == nil {
 		t.Error("the manually created token was revoked")

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 		tests{m},
 		goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"),
 		// The kubelet's library waits 30 s for the second stream of a pair, even after the
-		// connection has ended.
-		goleak.IgnoreTopFunction(
+		// connection has ended, and may then block while it writes an error.
+		goleak.IgnoreAnyFunction(
 			"k8s.io/cri-streaming/pkg/streaming/portforward.(*httpStreamHandler).monitorStreamPair",
 		),
 	)
