@@ -35,7 +35,7 @@ func labelsOf(text string) labels.Set {
 	return set
 }
 
-// TestSameLabels checks that sets of equal labels are equal, whatever the order of the labels.
+// TestSameLabels checks that sets of equal labels are equal for any order of the labels.
 func TestSameLabels(t *testing.T) {
 	text := "a=1,b=,pod-template-hash=x,z=1,B=2"
 	words := strings.Split(text, ",")

@@ -183,8 +183,8 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestRoom checks that the memory that a decoder reuses is bounded, whatever objects it has decoded
-// before.
+// TestRoom checks that the memory that a decoder reuses is bounded after any sequence of
+// objects.
 func TestRoom(t *testing.T) {
 	const decoders, most = 4, 600 << 10
 	var objects [][]byte

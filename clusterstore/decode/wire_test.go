@@ -560,7 +560,7 @@ func TestLargeWait(t *testing.T) {
 	}
 }
 
-// FuzzAnswers checks that each decoded or refused object has a name, whatever a server sends.
+// FuzzAnswers checks that each decoded or refused object has a name for any response.
 func FuzzAnswers(f *testing.F) {
 	f.Add(podList(f, pod(f, "a", 0), pod(f, "b", 5)), frame(f, "ADDED", wrapped(f, podKind, pod(f, "a", 3))))
 	f.Add([]byte(

@@ -108,7 +108,7 @@ func TestTroubleAgain(t *testing.T) {
 func gone() *apierrors.StatusError { return apierrors.NewResourceExpired("too old resource version") }
 
 // TestRequestRate checks that a resource sends at most one request per second after an initial
-// burst, whatever the server responds. The reason for frequent requests is shown, and is reported
+// burst, for any kind of response. The reason for frequent requests is shown, and is reported
 // once.
 func TestRequestRate(t *testing.T) {
 	const span = 2 * time.Minute

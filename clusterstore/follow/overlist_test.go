@@ -208,7 +208,7 @@ func TestListPace(t *testing.T) {
 }
 
 // TestAnnounced checks that a list ends with its first page if the announced number of objects
-// cannot fit. A list that fits is completed, whatever number the server announces.
+// cannot fit. A list that fits is completed for any announced number.
 func TestAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &flooded{objects: 2, counts: true}

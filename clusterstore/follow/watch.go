@@ -141,7 +141,7 @@ func (w *watcher) note(err error) {
 // interruption, a new watch can continue from the last version.
 func broken(err error) bool {
 	if errors.As(err, new(apierrors.APIStatus)) {
-		return false // an error from the server, whatever its text
+		return false // an error from the server, with any text
 	}
 	return err == io.EOF || err == errOverdue || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }

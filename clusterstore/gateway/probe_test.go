@@ -17,8 +17,8 @@ import (
 	"isthmus/clusterstore/cluster"
 )
 
-// TestProbe checks that a gateway is alive if it responds with 200, whatever follows. A probe reads
-// only a small part of any response.
+// TestProbe checks that a gateway is alive if it responds with 200 and any body. A probe reads only
+// a small part of the response.
 func TestProbe(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))

@@ -109,8 +109,8 @@ func TestTokenIsWithheld(t *testing.T) {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRetryAfter checks that a client sends each request once, whatever Retry-After the server
-// returns. Errors of Sources have the requested pause. client-go, which writes Leases, does not
+// TestRetryAfter checks that a client sends each request once, even if the response contains
+// Retry-After. Errors of Sources have the requested pause. client-go, which writes Leases, does not
 // wait.
 func TestRetryAfter(t *testing.T) {
 	fromSources := map[string]bool{"watch": true, "watch of a custom resource": true, "list": true}

@@ -270,8 +270,8 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// TestNoAnswer checks that a request without a response fails within the time limit, whatever the
-// request waits for.
+// TestNoAnswer checks that a request without a response fails within the time limit in every
+// phase of the request.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

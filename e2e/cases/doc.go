@@ -12,8 +12,8 @@
 //
 //   - An expected state must last for 300 ms at some time within the timeout, so that earlier
 //     changes still in progress do no harm. If the runner misses a message, the 300 ms start again.
-//   - A stream that receives an invalid message (proxy.Fault) fails its case, whatever the script
-//     expects.
+//   - A stream that receives an invalid message (proxy.Fault) fails its case, even if the script
+//     does not check the stream.
 //   - The objects of a case are deleted one by one. Its namespaces are left until the clusters end,
 //     because the deletion of a namespace takes as long as the rest of a case.
 //

@@ -305,7 +305,7 @@ func wait(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestOncePerOutage checks that a cluster is copied once per outage, whatever the number of
+// TestOncePerOutage checks that a cluster is copied once per outage for any number of
 // replicas. The copy is deleted after the outage.
 func TestOncePerOutage(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -55,7 +55,7 @@ type Change struct {
 // Groups of writes take turns. Given the group for writes to Services, turnOfImport returns the
 // group for writes to ServiceImports and ServiceExports. Services are in a separate group, so that
 // slow responses for ServiceImports or ServiceExports do not delay writes to Services. All objects
-// that are not requested by any export belong to the same group, whatever their kind.
+// that are not requested by any export belong to the same group, regardless of their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn

@@ -298,7 +298,7 @@ func (k *kind[T, O]) find(name string) T {
 	return nil
 }
 
-// put stores an object like another client, in whatever version.
+// put stores an object of any version, as another client would do.
 func (k *kind[T, O]) put(o T) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -62,7 +62,7 @@ func TestOldPlan(t *testing.T) {
 }
 
 // TestFreshReadDecides checks that an object that now belongs to somebody else is not written,
-// whatever was read before.
+// even if an earlier read showed another owner.
 func TestFreshReadDecides(t *testing.T) {
 	users := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-east", UID: "users"},
@@ -196,7 +196,7 @@ func TestFlapping(t *testing.T) {
 }
 
 // TestRun checks that the Writer takes no Lease while there is nothing to write. The Writer
-// releases the Lease a minute after all objects are gone.
+// releases the Lease a minute after the last object was deleted.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

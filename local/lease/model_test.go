@@ -95,8 +95,8 @@ func (c *contenders) pass(d time.Duration) (without time.Duration) {
 	return without
 }
 
-// TestContenders checks that at most one replica may write, whatever the API server responds and
-// the replicas' clocks show. Once the API server works, one replica may write soon. A stopped
+// TestContenders checks that at most one replica may write, for any responses of the API server
+// and any clocks of the replicas. Once the API server works, one replica may write soon. A stopped
 // replica is replaced within seconds. The Lease counts each new holder.
 func TestContenders(t *testing.T) {
 	leaderships, unled := 0, time.Duration(0)

@@ -17,14 +17,14 @@ import (
 	"isthmus/e2e/harness"
 )
 
-const help = `bench measures the gateway, side by side with a bare gRPC server that sends the
-same bytes ("the floor"), and prints a table. Targets that are missed end it with
-exit status 1. Trials wait for idle processors, for 20 s at most; if these are still
-busy then, the log has how much of them is in use.
+const help = `Measure Isthmus side by side with a bare gRPC server that sends the same bytes
+("the floor"), and print a table. If a target is missed, the exit code is 1. Each
+trial waits until the processors are idle, but at most 20 s. If the processors are
+still busy then, the log shows their use.
 
-  bench [FLAGS]           measure
-  bench floor FILE        the floor; what FILE holds is recorded by bench
-  bench list KUBECONFIG   the floor of a cold start; lists what the gateway reads
+  bench [FLAGS]           run the trials
+  bench floor FILE        run the floor with the messages that bench has recorded in FILE
+  bench list KUBECONFIG   run the floor of a cold start: list the resources that Isthmus lists
 
 Flags:
 `
@@ -43,11 +43,11 @@ func (o options) mode() bench.Mode {
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.StringVar(&o.bin, "bin", "", "the `folder` with the program isthmus (default: that of bench)")
-	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results")
-	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
+	flags.StringVar(&o.bin, "bin", "", "use the program isthmus in this `directory` (default: the directory of bench)")
+	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "write results to this `directory`")
+	flags.StringVar(&o.run, "run", "", "run only the trials whose names match this `regexp`")
 	flags.BoolVar(&o.growth, "growth", false,
-		"measure how costs grow with what there is, by the trials of several sizes")
+		"run the trials of several sizes, and print how costs grow with the size")
 	if err := harness.ParseFlags(flags, args, help, os.Stdout); err != nil {
 		return o, err
 	}

@@ -25,18 +25,19 @@ const overview = `scenario runs case files (*.txtar) against three Kubernetes AP
 
 usage: scenario [flags] FILE|DIR...
 
-It starts three clusters (west, east, north) and a gateway that is local
-to west, builds the commands for both where they are missing, runs every case, and
-stops all again. The commands of cases are described in e2e/testdata/README.md.
+Start three clusters (west, east, north) and a replica of Isthmus whose local cluster is
+west, run every case, and stop everything. Missing programs are built first. The file
+e2e/testdata/README.md describes the commands of cases.
 
-  scenario e2e/testdata/cases                     all cases
-  scenario -run '^plain-' -v e2e/testdata/cases   some, showing each command
-  scenario -list e2e/testdata/cases               what each case checks, without running any
-  scenario -count 20 mine.txtar                   one case again and again
-  scenario -gateway ./isthmus mine.txtar          another build of the gateway
+  scenario e2e/testdata/cases                     run all cases
+  scenario -run '^plain-' -v e2e/testdata/cases   run some cases, and show each command
+  scenario -list e2e/testdata/cases               list what each case checks
+  scenario -count 20 mine.txtar                   run one case 20 times
+  scenario -gateway ./isthmus mine.txtar          test another build of Isthmus
 
-A failed case prints the command, what was expected and found, the recent messages of its
-streams, and the end of the gateway's log. The exit code is 1 when a case failed.
+For a failed case, the output contains the command, the expected and the actual result, the
+recent messages of the case's streams, and the end of Isthmus's log. If a case fails, the
+exit code is 1.
 
 flags:
 `

@@ -328,8 +328,8 @@ func about(s *sim) string {
 	return strings.Join(all, "\n")
 }
 
-// TestHugeObjects checks that a plan reads a bounded part of an object with the mark, whatever the
-// object contains.
+// TestHugeObjects checks that a plan reads a bounded part of an object with the mark, for any
+// contents of the object.
 func TestHugeObjects(t *testing.T) {
 	s := newSim(cluster(""), cluster("east", export("web", "mirror", "http=80")))
 	var list strings.Builder

@@ -253,7 +253,7 @@ func TestNames(t *testing.T) {
 }
 
 // TestDeleting checks that an object that is being deleted is neither changed nor created again
-// until it is gone.
+// until it no longer exists.
 func TestDeleting(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror", "http=80")))
 	s.settle(t)

@@ -18,8 +18,8 @@
 //     minute. At most four pages of the debug API and one explanation are computed at a time.
 //   - To prevent DNS rebinding, the server rejects requests for host names that another site could
 //     own.
-//   - Whatever clusters and clients send, responses contain only printable text of limited length,
-//     and never contain credentials.
+//   - Responses contain only printable text of limited length, even if clusters or clients send
+//     other text. Responses never contain credentials.
 //   - Every row of a list has a severity. By default, lists are sorted by descending severity. The
 //     server searches and sorts all rows before it truncates a list to at most maxLines rows.
 //   - The response to an invalid query is an error that lists the valid values.

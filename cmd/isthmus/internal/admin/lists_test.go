@@ -214,7 +214,7 @@ func TestListContent(t *testing.T) {
 	}
 }
 
-// TestManyMembers checks that members that are not serving are listed, whatever the number of other
+// TestManyMembers checks that members that are not serving are listed for any number of other
 // members.
 func TestManyMembers(t *testing.T) {
 	o := manyShops(t, 60, 1)

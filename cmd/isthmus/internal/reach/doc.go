@@ -29,7 +29,7 @@
 //   - A call ends when its context ends, except while a credential plugin from the kubeconfig is
 //     running, or while the API server does not respond to a port-forward request.
 //   - Errors name the object that could not be reached, the reason and the remedy. Errors contain
-//     no control characters, whatever the cluster sends.
+//     no control characters, even if the cluster sends some.
 //   - All background goroutines of a Cluster end when the Cluster is closed.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.

@@ -69,7 +69,7 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 }
 
 // run moves proxies to other replicas and then stops the server that listens on l. Each step has a
-// time limit, so that the method returns in time, whatever clients do.
+// time limit, so that the method returns in time even if clients do not respond.
 //
 // If no stream is open, the server is stopped immediately, unless s.always is set. If the replica
 // runs in a Pod, s.always is set, because proxies may still connect to the replica. For example,

@@ -482,7 +482,7 @@ func TestWarnOfClashes(t *testing.T) {
 }
 
 // TestRevocationCounts checks that a revocation deletes the tokens of its own link. The revocation
-// counts every other Secret with a token of the account, whoever created the Secret.
+// counts every other Secret with a token of the account, regardless of its creator.
 func TestRevocationCounts(t *testing.T) {
 	mine := linkKey{link: "east", namespace: "linkerd", by: "uid-west"}
 	theirs := linkKey{link: "east", namespace: "other", by: "uid-west"}
